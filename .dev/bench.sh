@@ -1,10 +1,13 @@
-# Measures figures and their anchors in one run (docs/tuning.md). Prints a table and writes bench.json and bench.html into the build folder.
+# `./dev bench` measures each figure next to its reference in one run (docs/tuning.md). It prints a table and writes bench.json and bench.html into the build
+# folder.
+# The first argument may select another benchmark:
 # `vs-rxe` compares with the kernel's Soft-RoCE in an emulated guest.
-# `loss` runs perftest with frames dropped at random.
+# `loss` runs perftest while frames are dropped at random.
 # `isolation` measures the latency and message rate of a user next to another user that overloads rocid.
-# `shared` measures latency where the engine and two programs share the CPUs, next to TCP.
-# `udp` compares `port = "udp"` with the kernel's sockets on one veth. `migration` measures QEMU's live migration over `udp` and over TCP.
-# `cost` counts the instructions that counters and the journal cost. It builds only what it needs.
+# `shared` compares the latency over rocid with the latency over TCP while the engine and two programs share the CPUs.
+# `udp` compares `port = "udp"` with the kernel's sockets on one veth.
+# `migration` measures QEMU's live migration over `udp` and over TCP.
+# `cost` counts the instructions that counters and the journal cost. `cost` builds only its own programs.
 
 dev_bench() {
     source .dev/build.sh

@@ -1,4 +1,4 @@
-# Checks formatting, lint and layering, and runs the sanitizer builds.
+# Builds everything, checks format, layering, shell syntax and lint, then builds and runs the tests with sanitizers.
 source .dev/sanitizers.sh
 
 check_format() { sources | xargs clang-format --dry-run -Werror; }

@@ -1,4 +1,4 @@
-# Functions for all commands of ./dev. ./dev sources this file in the folder of the repository.
+# Functions for all commands of ./dev. ./dev sources this file with the root of the repository as working directory.
 
 BUILD="${BUILD:-build}"
 export ROCI="$PWD/$BUILD/apps/roci/roci" ROCID="$PWD/$BUILD/apps/rocid/rocid"
@@ -21,7 +21,8 @@ as_root() {
     fi
 }
 
-# wanted_packages [demo]: prints the packages of .dev/packages.txt. With `demo` prints only those before the first line "# === ", which the demo needs.
+# wanted_packages [demo]: prints the packages of .dev/packages.txt. With `demo` prints only the packages of the demo.
+# The file lists these before the first line that begins with "# === ".
 wanted_packages() {
     if [ "${1:-}" = demo ]; then sed '/^# === /q' .dev/packages.txt; else cat .dev/packages.txt; fi | grep -vE '^\s*(#|$)'
 }
@@ -33,7 +34,7 @@ missing_packages() {
     done
 }
 
-# configure FOLDER [meson options]: configures a build folder, or changes options of an existing one.
+# configure FOLDER [meson options]: sets up the build folder FOLDER, or changes its options if it exists.
 configure() {
     local folder="$1"
     shift
@@ -44,10 +45,10 @@ configure() {
     fi
 }
 
-# Warnings are errors in our own builds only; other compilers may have more warnings.
+# Options of the builds that run tests. `werror` is off in other builds, because other compilers may give more warnings.
 FOR_TESTS=(-Dtests=true -Dwerror=true)
 
-# Prints the source files that ./dev formats and lints.
+# Prints the C++ files whose format ./dev check verifies and ./dev format corrects.
 sources() { git ls-files 'apps/*.[ch]pp' 'stack/*.[ch]pp' 'pmd_glue/*.[ch]pp' 'verbs_api/*.[ch]pp' 'tests/*.[ch]pp'; }
 
 # --- steps: each is counted, timed and logged -------------------------------------------------------------------------
@@ -55,10 +56,12 @@ sources() { git ls-files 'apps/*.[ch]pp' 'stack/*.[ch]pp' 'pmd_glue/*.[ch]pp' 'v
 LOGS="$BUILD/dev-logs"
 PASSED=0 FAILED=0 SKIPPED=0
 
-# count_of WORD LOG: prints the number before WORD in the last line of the log: 12 for "passed" in "12 passed, 0 failed". Prints nothing if there is none.
+# count_of WORD LOG: prints the number before WORD in the last line of the log, for example 12 for "passed" in "12 passed, 0 failed". Prints nothing if the line
+# has no such number.
 count_of() { tail -n 1 "$2" | grep -oE "[0-9]+ $1" | grep -oE '[0-9]+' || true; }
 
-# step NAME COMMAND…: runs a command as a step. If its output ends with "N passed, N failed", it counts as that many tests, else as one.
+# step NAME COMMAND…: runs a command as a step. If the last line of the command's output has "N passed, M failed", the step counts as N + M tests, else as one
+# test.
 step() {
     local name="$1" log start status=0
     shift
@@ -66,7 +69,7 @@ step() {
     log="$LOGS/${name//[^a-zA-Z0-9]/-}.log"
     start=$SECONDS
     printf '%-52s ' "$name"
-    # The command does not run in an `if`, because that would disable `set -e` inside functions.
+    # The command does not run in an `if`, because an `if` would disable `set -e` inside functions.
     set +e
     (
         set -e

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Counts the cases of a meson test log. If a test prints counts of GoogleTest, these count, else the test counts as one case.
+"""Counts the cases of a meson test log. If the output of a test has GoogleTest's summary, the numbers of the summary count. Any other test is one case.
 
     count_tests.py BUILD/meson-logs/testlog.json
 """
@@ -7,7 +7,7 @@ import json
 import re
 import sys
 
-# GoogleTest ends with "[  PASSED  ] 12 tests." and, only on trouble, "[  FAILED  ] 1 test, listed below:".
+# GoogleTest's output ends with "[  PASSED  ] 12 tests." and, if cases failed, with "[  FAILED  ] 1 test, listed below:".
 COUNT = r'^\[ *%s *\] (\d+) tests?[.,]'
 
 

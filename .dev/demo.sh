@@ -45,7 +45,7 @@ stop_demo() {
     return "$status"
 }
 
-# Waits until a program listens on a TCP port of this machine.
+# Waits until a program listens on a TCP port of this machine, for at most 15 s.
 wait_for_port() {
     local hex n
     hex="$(printf ':%04X' "$1")"
@@ -108,7 +108,7 @@ explain() {
 TEXT
 }
 
-# Builds only the programs of the demo. Shows ninja's progress line on a terminal. Elsewhere prints one line per tenth of the steps.
+# Builds only the programs and libraries of the demo. On a terminal shows ninja's progress line, elsewhere prints one line per tenth of the steps.
 build_demo() {
     local log status=0 targets=(apps/rocid/rocid apps/roci/roci verbs_api/libibverbs/libibverbs.so.1 verbs_api/librdmacm/librdmacm.so.1)
     log="$(mktemp /tmp/roci-demo-build-XXXXXX)"
@@ -122,7 +122,7 @@ build_demo() {
     rm -f "$log"
 }
 
-# Filters lines such as "[17/150] …". Prints the first line of each tenth.
+# Reads ninja's lines such as "[17/150] …". Prints "17 of 150" for the first line of each tenth.
 tenths() {
     awk -F'[][/]' '/^\[[0-9]+\/[0-9]+\]/ { t = int(10 * $2 / $3); if (t > last) { printf "   %d of %d\n", $2, $3; fflush(); last = t } }'
 }

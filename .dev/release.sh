@@ -1,8 +1,9 @@
-# Makes the release build. It compiles twice, the second time with the profile of a fixed workload (docs/tuning.md). `meson install -C build-release` installs it.
+# Builds the release in two passes: the first records a profile of a fixed workload, the second compiles with this profile (docs/tuning.md).
+# `meson install -C build-release` installs the release.
 
 PRODUCTS=(apps/rocid/rocid apps/roci/roci verbs_api/libibverbs/libibverbs.so.1 verbs_api/librdmacm/librdmacm.so.1)
 
-# dev_release [TARGETS…]: builds the release, and these targets in addition.
+# dev_release [TARGETS…]: builds the release and, in addition, TARGETS.
 dev_release() {
     local folder="${RELEASE:-build-release}"
     say "1 of 3: a build that counts what it executes"

@@ -1,6 +1,6 @@
-# Sanitizer builds: unit tests, simulator and fuzzers run with ASan and UBSan; rings and the client library run with TSan.
+# Sanitizer builds. ASan and UBSan: unit tests, simulator and fuzzers. UBSan alone: memory registration. TSan: rings, memory windows and the client library.
 
-# build_and_test FOLDER SANITIZERS TESTS-BELOW…: builds the tests below these folders in build folder FOLDER, with these sanitizers, and runs them.
+# build_and_test FOLDER SANITIZERS TESTS-BELOW…: builds the tests below the folders TESTS-BELOW with SANITIZERS in the build folder FOLDER, and runs them.
 build_and_test() {
     local folder="$1" sanitizers="$2" targets
     shift 2
@@ -11,7 +11,7 @@ build_and_test() {
     run_meson_tests "$folder" "$@"
 }
 
-# run_meson_tests BUILD-FOLDER TESTS-BELOW…: runs tests. The last line is the number of passed and failed cases.
+# run_meson_tests BUILD-FOLDER TESTS-BELOW…: runs the tests below the folders TESTS-BELOW. The last line of the output is the number of passed and failed cases.
 run_meson_tests() {
     local folder="$1" names status=0
     shift
@@ -22,7 +22,7 @@ run_meson_tests() {
     return "$status"
 }
 
-# Runs the conformance row for many threads with the client library built with TSan. rocid is the ordinary build, because TSan checks one process.
+# Runs conformance_threads with a client library built with TSan. rocid is the ordinary build, because TSan checks one process.
 threads_under_tsan() {
     local folder="$BUILD-tsan" library=verbs_api/libibverbs/libibverbs.so.1 program=tests/conformance/verbs/conformance_threads
     ninja -C "$folder" "$library" "$program"
@@ -30,12 +30,12 @@ threads_under_tsan() {
     tests/conformance/verbs/run.sh "$ROCID" "$folder/$library" "$folder/$program"
 }
 
-# handle_segv=0: if userfaultfd is denied, the client library handles write faults itself.
+# handle_segv=0, because the client library handles write faults itself if userfaultfd is denied.
 export ASAN_OPTIONS="detect_leaks=1:abort_on_error=0:strict_string_checks=1:handle_segv=0" UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1"
 export TSAN_OPTIONS="halt_on_error=1"
 
-# Tests of memory registration run with UBSan alone. They move whole pages of their process, which include ASan's redzones. They also measure the
-# machine's memory, lock pages (with ASan mlock does nothing) and handle faults.
+# Runs the tests in the sanitizer builds. Tests of memory registration run without ASan: they move whole pages of their process, and such pages
+# contain ASan's redzones. They also measure the machine's memory, lock pages (under ASan mlock does nothing) and handle faults.
 sanitizer_steps() {
     step "ASan + UBSan: unit, simulator, fuzzers" \
         build_and_test "$BUILD-asan" address,undefined tests/unit tests/sim tests/fuzz -tests/unit/client/memory -tests/unit/client/symbols.sh -tests/unit/client/releases.py

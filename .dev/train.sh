@@ -1,9 +1,9 @@
 #!/bin/sh
-# train.sh BUILD-FOLDER: runs the workload with a build that counts executed code (-Db_pgo=generate). The result is the compiler's profile. The
-# numbers of rounds are fixed and nothing depends on a clock, so the same sources give the same profile.
+# train.sh BUILD-FOLDER: runs a fixed workload with a build that counts executed code (-Db_pgo=generate). The result is the compiler's
+# profile. The numbers of rounds are fixed and nothing depends on a clock, so the same sources give the same profile.
 set -eu
 bench="$1/tests/bench/transport_bench"
-# operation, bytes, QPs, requests per post, rounds
+# Columns: operation, bytes, QPs, requests per post, rounds
 while read -r operation bytes qps batch rounds; do
     "$bench" --net-ring --fixed "$operation" "$bytes" "$qps" "$batch" "$rounds" >/dev/null
 done <<'ROWS'

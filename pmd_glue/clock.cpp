@@ -41,8 +41,8 @@ Reading read_both() {
     return best;
 }
 
-/// Measures the rate of the TSC against CLOCK_MONOTONIC. DPDK rounds its own measurement to 10 MHz, which would let the clock
-/// drift by up to 0.2 %.
+/// Measures the rate of the TSC against CLOCK_MONOTONIC. DPDK rounds its own measurement to 10 MHz. With that rate, the clock
+/// could drift by up to 0.2 %.
 uint64_t measured_hz() {
     constexpr timespec kPause{0, 50'000'000};
     const Reading first = read_both();

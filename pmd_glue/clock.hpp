@@ -9,8 +9,8 @@ namespace roci::pmd {
 
 __extension__ typedef unsigned __int128 Uint128;
 
-/// Starts at the value of CLOCK_MONOTONIC at construction and advances at the TSC's rate. If the TSC is not invariant, it may
-/// stop or change its rate. Each reading is then a slower call of clock_gettime.
+/// Starts at the value of CLOCK_MONOTONIC at construction and advances at the TSC's rate. A TSC that is not invariant may stop or
+/// change its rate, so on such a processor now() calls the slower clock_gettime().
 class Clock final : public TimeSource {
 public:
     /// Must be called after the initialisation of EAL. Measures the rate of the TSC for 50 ms.

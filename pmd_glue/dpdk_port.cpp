@@ -17,8 +17,8 @@ namespace {
 constexpr uint32_t kCache = 512;
 constexpr uint32_t kRoom = (wire::kMaxFrame + 63 + 127) / 128 * 128;
 
-/// Converts the port's result of the checksum check. "None" means that the frame needs no checksum, on devices without a wire.
-/// RoCEv2 requires a checksum, so the parser verifies it, as with "unknown".
+/// Converts the port's result of the checksum check. A device without a wire may report "none": the frame needs no checksum.
+/// RoCEv2 requires a checksum, so "none" is treated as "unknown" and the parser verifies the checksum.
 wire::HeaderChecksum said_of(uint64_t flags) {
     const uint64_t said = flags & RTE_MBUF_F_RX_IP_CKSUM_MASK;
     if (said == RTE_MBUF_F_RX_IP_CKSUM_GOOD) return wire::HeaderChecksum::right;

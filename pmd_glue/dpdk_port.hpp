@@ -14,7 +14,7 @@ struct rte_mempool;
 
 namespace roci::pmd {
 
-/// The frame buffers of one engine: mbufs with room for the longest RoCE frame. Only that engine's lcore uses the pool.
+/// The frame buffers (mbufs) of one engine. Only that engine's lcore uses the pool.
 class MbufPool {
 public:
     /// `room` is the frame size in bytes; 0 selects the longest RoCE frame. Throws StartError.
@@ -23,9 +23,9 @@ public:
     MbufPool(const MbufPool&) = delete;
 
     rte_mempool* get() const { return pool_; }
-    /// Largest frame size in bytes.
+    /// Returns the largest frame size in bytes.
     uint32_t room() const { return room_; }
-    /// Number of frames that are not in the pool: used by the engine, in a ring, or cached by the lcore.
+    /// Returns the number of frames that are in use: held by the engine or in a ring. Frames in the lcore's cache are free.
     uint32_t in_use() const;
     /// Returns an upper bound of the memory that a pool of `count` frames uses, in bytes.
     static uint64_t bytes(uint32_t count, uint32_t room = 0);
@@ -35,7 +35,7 @@ private:
     rte_mempool* pool_ = nullptr;
 };
 
-/// The IPv4 header checksums that the port computes: it checks those of received frames, and fills in those of sent frames.
+/// Offloads of the IPv4 header checksum. `received`: the port checks received frames. `sent`: the port fills in the checksum.
 struct ChecksumOffload {
     bool received = false, sent = false;
     bool operator==(const ChecksumOffload&) const = default;
@@ -45,12 +45,12 @@ class DpdkPort final : public io::Port, public Waker {
 public:
     static constexpr unsigned kMaxBurst = 256;
 
-    /// If the driver accepts no frame for this long, it is assumed to have no peer, and frames are dropped.
+    /// Time in ms. If the driver accepts no frame for this time, the port assumes that the driver has no peer and drops frames.
     static constexpr uint64_t kPatienceMs = 1000;
 
     /// `up` is the state of the port's link, which another thread maintains; nullptr means that the link is always up. Frames for
-    /// a link that is down, and frames that the driver does not accept, are dropped, as on a wire. If the port kept them, their
-    /// queue pairs would never reach their retry limits. `checksums` is the result of start_port().
+    /// a link that is down, and frames that the driver does not accept for kPatienceMs, are dropped, as on a wire. If the port
+    /// kept them, their queue pairs would never reach their retry limits. `checksums` is the result of start_port().
     DpdkPort(uint16_t port, uint16_t queue, MbufPool& pool, const std::atomic<bool>* up = nullptr, ChecksumOffload checksums = {})
         : port_(port), queue_(queue), checks_headers_(checksums.received), pool_(pool), up_(up) {}
 
@@ -70,9 +70,9 @@ public:
     std::atomic<bool>& interrupted() { return interrupted_; }
 
     uint64_t lost_while_down() const { return lost_while_down_.load(std::memory_order_relaxed); }
-    /// Frames dropped because the driver did not accept them for kPatienceMs.
+    /// Returns the number of frames dropped because the driver did not accept them for kPatienceMs.
     uint64_t lost_not_taken() const { return lost_not_taken_.load(std::memory_order_relaxed); }
-    /// Frames dropped because they are longer than the longest RoCE frame.
+    /// Returns the number of frames dropped because they are longer than the longest RoCE frame.
     uint64_t too_large() const { return too_large_.load(std::memory_order_relaxed); }
 
 private:
@@ -103,7 +103,7 @@ struct PortSetup {
     std::span<const uint32_t> mtus = {};  ///< sizes of IP packets, the best one first; empty: the port's MTU is not changed
     std::string hint = {};                ///< appended to error texts; says what the port needs
     bool checksums = false;               ///< use all offloads of ChecksumOffload that the port supports
-    bool link_interrupts = true;          ///< use the driver's last known link state; if false, query the link each time
+    bool link_interrupts = true;          ///< request link interrupts, if the port has them; else link_up() queries the NIC
 };
 struct Started {
     uint32_t mtu = 0;  ///< the MTU that was set; 0: none was set

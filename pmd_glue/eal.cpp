@@ -79,7 +79,7 @@ bool hugepages_available(uint64_t bytes) {
     const int fd = memfd_create("rocid-probe", MFD_CLOEXEC | MFD_HUGETLB | kHuge2M);
     if (fd < 0) return false;
     const uint64_t length = (bytes + kHugepage - 1) / kHugepage * kHugepage;
-    // fallocate really takes the pages. The number of free pages alone includes reserved ones and ignores a container's limit.
+    // fallocate allocates the pages. The kernel's number of free pages includes reserved pages and ignores a container's limit.
     const bool ok = ftruncate(fd, off_t(length)) == 0 && fallocate(fd, 0, 0, off_t(length)) == 0;
     close(fd);
     return ok;
@@ -94,12 +94,13 @@ std::vector<std::string> eal_arguments(const EalOptions& o, bool huge) {
                                   "--lcores=" + lcore_map(o)};
     if (o.pci.empty()) a.push_back("--no-pci");
     for (const std::string& nic : o.pci) a.insert(a.end(), {"-a", nic});
-    // Neither of the two ways leaves a file behind. EAL does not permit --in-memory together with --no-huge.
+    // With either set of options, no file is left behind. EAL does not permit --in-memory together with --no-huge.
     if (huge) {
         // All pages are in one file, because a virtio_user port shares its memory and vhost accepts at most eight files.
         a.insert(a.end(), {"--in-memory", "--single-file-segments"});
     } else {
-        // On ordinary pages, DPDK uses whole pages per frame: two for a frame of 4.5 KiB. Untouched pages use no memory.
+        // On ordinary pages, DPDK uses whole pages per frame, for example two for a frame of 4.5 KiB, so twice the size is
+        // reserved. Untouched pages use no memory.
         const uint64_t megabytes = std::max<uint64_t>(64, (2 * o.memory_bytes + (1 << 20) - 1) >> 20);
         a.insert(a.end(), {"--no-huge", "--no-shconf", "-m", std::to_string(megabytes)});
     }

@@ -10,7 +10,7 @@
 
 namespace roci::pmd {
 
-/// DPDK or the machine cannot start something. The text is one line and contains the remedy.
+/// Thrown if DPDK or the machine cannot start something. The text is one line. It contains the remedy if there is a known one.
 class StartError : public std::runtime_error {
 public:
     using std::runtime_error::runtime_error;
@@ -33,7 +33,7 @@ std::vector<unsigned> allowed_cpus();
 std::string cpu_list(const std::vector<unsigned>& cpus);
 /// Allocates and frees `bytes` of 2 MiB hugepages. Returns true if that succeeded.
 bool hugepages_available(uint64_t bytes);
-/// Returns the arguments that start_eal passes to rte_eal_init. A separate function for tests.
+/// Returns the arguments that Eal passes to rte_eal_init. A separate function for tests.
 std::vector<std::string> eal_arguments(const EalOptions& options, bool huge);
 
 /// Suppresses DPDK's messages during its lifetime, unless `verbose` is set. rocid itself reports each error once.
@@ -47,7 +47,7 @@ private:
     const uint32_t level_;
 };
 
-/// The end of an error text that comes from a driver. It tells where to find more details.
+/// The end of an error text that comes from a driver. It names the option that prints more details.
 inline constexpr const char* kMore = " (rocid --log-level debug prints what the driver says)";
 
 class Eal {
@@ -58,7 +58,7 @@ public:
     Eal(const Eal&) = delete;
 
     bool uses_hugepages() const { return huge_; }
-    /// Returns "hugepages (2 MiB)", or "ordinary pages: " and the reason.
+    /// Returns "hugepages (2 MiB)", or "ordinary pages" and the reason in parentheses.
     const std::string& memory_mode() const { return memory_mode_; }
     /// Runs `body` on the lcore of engine `engine`.
     void launch(uint32_t engine, std::function<void()> body);

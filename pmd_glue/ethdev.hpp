@@ -1,5 +1,5 @@
-// One DPDK ethdev that rocid selects by devargs, such as "net_af_packet_roci0,iface=eth0" or a PCI address. This class probes it,
-// queries its properties and removes it.
+// One DPDK ethdev that rocid selects by devargs, such as "net_af_packet_roci0,iface=eth0" or a PCI address. The class probes the
+// ethdev, queries its properties and removes it.
 #pragma once
 
 #include <cstdint>
@@ -11,17 +11,17 @@ namespace roci::pmd {
 
 class Ethdev {
 public:
-    /// `name` is used in messages. With `hotplug`, probes the ethdev now; without, EAL has probed it already (PCI). Throws
-    /// StartError, whose text ends with `hint`.
+    /// With `hotplug`, probes the ethdev now; without, EAL has probed it already (PCI). Throws StartError, whose text contains
+    /// `hint`.
     Ethdev(const std::string& name, const std::string& devargs, bool hotplug, const std::string& hint);
-    /// Stops and closes the port.
+    /// Stops and closes the port. With `hotplug`, also removes the device.
     ~Ethdev();
     Ethdev(const Ethdev&) = delete;
 
     uint16_t id() const { return id_; }
     MacAddress mac() const;
     void set_mac(const MacAddress& mac);
-    /// Largest number of queue pairs that the driver supports.
+    /// Returns the largest number of queue pairs that the driver supports.
     uint16_t max_queues() const;
     bool link_up() const;
     /// Writes to the eventfd `fd` whenever the driver reports a change of the link. Some drivers never report changes.

@@ -1,6 +1,6 @@
 // Injects faults into the frames that a port sends: loss, corruption, reordering, duplicates, delay, congestion marks. The same
-// frames and the same seed give the same faults. FaultPort wraps any port. It is part of the product, so that users can test
-// their programs on a bad network.
+// frames and the same seed give the same faults. FaultPort wraps any port. rocid contains it, so that users can test their
+// programs on a bad network.
 #pragma once
 
 #include <array>
@@ -26,7 +26,7 @@ struct FaultSpec {
     bool any() const { return drop > 0 || corrupt > 0 || reorder > 0 || duplicate > 0 || ecn > 0 || delay > 0; }
 };
 
-/// Number of frames that each fault changed.
+/// Numbers of frames: offered to the port, sent by the inner port, and affected by each fault.
 struct FaultCounts {
     uint64_t offered = 0, sent = 0, dropped = 0, corrupted = 0, reordered = 0, duplicated = 0, delayed = 0, marked = 0;
     uint64_t duplicate_failed = 0;  ///< duplicates that were omitted because no frame was free for the copy

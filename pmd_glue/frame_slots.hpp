@@ -1,4 +1,4 @@
-// Frame buffers of fixed size in one mapping, for ports that do not use DPDK. Not thread-safe.
+// Frame buffers of fixed size in one block of memory, for ports that do not use DPDK. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace roci::pmd {
 class FrameSlots {
 public:
     static constexpr uint32_t kLine = 64;
-    /// Bytes per slot: the longest frame, and 63 bytes more so that the engine can align a payload.
+    /// Bytes per slot: at least the longest frame, and 63 bytes more so that the engine can align a payload.
     static constexpr uint32_t kBytes = (wire::kMaxFrame + kLine - 1 + 2 * kLine - 1) / kLine * kLine;
 
     explicit FrameSlots(uint32_t count)

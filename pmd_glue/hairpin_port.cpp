@@ -75,7 +75,8 @@ void HairpinPort::rx_free(io::RxFrame* frames, unsigned count) {
     }
 }
 
-/// Returns true if the frame was sent. Its copy for this port may be dropped if there is no room, like any datagram.
+/// Sends the frame and queues a copy for this port. Returns true if the frame was sent. The copy is dropped if no buffer is free
+/// or the queue is full.
 bool HairpinPort::send_multicast(io::TxFrame& f) {
     io::TxFrame copy;
     const bool copied = inner_.tx_alloc(&copy, 1) == 1 && copy.capacity >= f.length;

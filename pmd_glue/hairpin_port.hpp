@@ -1,6 +1,6 @@
 // Loopback within an engine. A NIC does not return a frame to its own receive queue, but two QPs of one device must be able to
 // communicate. Frames whose destination MAC is the port's own go into a bounded queue, and the next rx_burst returns them.
-// Multicast frames are both sent and returned as copies, as RDMA NICs do. All other frames pass through.
+// Multicast frames are sent, and rx_burst also returns copies of them, as from an RDMA NIC. All other frames pass through.
 #pragma once
 
 #include <memory>
@@ -38,7 +38,7 @@ private:
     const uint64_t own_;  ///< the MAC in the low 48 bits, in its byte order in memory
     const uint32_t mask_;
     uint32_t head_ = 0, tail_ = 0;
-    bool inner_first_ = false;  ///< which source is polled first; alternates, so that neither source starves the other
+    bool inner_first_ = false;  ///< the inner port is polled before the queue; alternates, so that neither starves
     std::unique_ptr<io::RxFrame[]> fifo_;
 };
 

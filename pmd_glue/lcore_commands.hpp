@@ -24,12 +24,12 @@ struct LcoreCommands {
 
     /// Passes a command to the lcore. Returns false if the ring is full.
     bool try_submit(const engine::Command& command, engine::Ticket& ticket);
-    /// Passes a command to the lcore. Waits until the ring has room.
+    /// Passes a command to the lcore. Waits while the ring is full.
     engine::Ticket submit(const engine::Command& command);
     /// Waits until the command has been executed, or refused because the lcore has ended.
     void wait(engine::Ticket ticket);
-    /// The two halves of a fence. Between them, the conductor begins the fences of other lcores. begin_fence() wakes an lcore
-    /// that sleeps while its engine keeps references.
+    /// The two halves of a fence. Between them, the conductor begins the fences of other lcores. begin_fence() wakes a sleeping
+    /// lcore whose engine keeps references.
     void begin_fence(Epoch::Number epoch);
     void end_fence(Epoch::Number epoch);
 

@@ -108,7 +108,10 @@ private:
         return way == abi::CpuPace::Way::sleep;
     }
     bool share_cpu() {
-        if (policy_.share_cpu && ++idle_rounds_ % kMostLooks == 0) sched_yield();
+        if (policy_.share_cpu && ++idle_rounds_ % kMostLooks == 0) {
+            settle_sleepers();
+            sched_yield();
+        }
         return false;
     }
     bool round(Nanos now) {
@@ -130,6 +133,7 @@ private:
     /// Called after the last round. Executes the commands in the ring. The conductor refuses later commands.
     void end() {
         run_commands(clock_.now(), engine::CommandRing::kSize);
+        engine_.settle_sleepers();  // publishes the counters
         lcore_.reader.rest();
         lcore_.ring.close();
     }

@@ -20,7 +20,7 @@ struct Stream {
     bool broken = false;
 };
 
-/// Waits until the pipe has room. Returns false if the reader has closed the pipe or did not read in time.
+/// Waits until the pipe is writable. Returns false if the reader has closed the pipe or did not read in time.
 bool wait_for_room(Stream& s) {
     for (;;) {
         pollfd p{s.fd, POLLOUT, 0};
@@ -31,7 +31,7 @@ bool wait_for_room(Stream& s) {
     }
 }
 
-/// Writes all bytes and returns their number. Returns 0 on an error, which is permanent (fopencookie(3)).
+/// Writes all bytes and returns their number. Returns 0 on an error (fopencookie(3)). After an error, all further writes fail.
 ssize_t write_all(void* cookie, const char* data, size_t size) {
     Stream& s = *static_cast<Stream*>(cookie);
     for (size_t done = 0; done < size && !s.broken;) {

@@ -1,4 +1,4 @@
-// Selects frames of a tap by their headers: all frames of a port, or those of one QP.
+// Selects the frames of a tap: all frames of a port, or those of one QP.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ struct TapFilter {
     uint32_t qpn = 0;  ///< 0 selects every frame
 };
 
-/// Returns true if the filter selects the frame. `sender` is that of io::TxFrame, for a frame that is sent.
+/// Returns true if the filter selects the frame. For a sent frame, `sender` is io::TxFrame::sender.
 bool wants(const TapFilter& filter, Direction direction, const uint8_t* frame, uint32_t length, uint32_t sender);
 
 }  // namespace roci::pmd

@@ -10,7 +10,7 @@ namespace roci::pmd {
 namespace {
 
 constexpr uint32_t stride(uint32_t snap_length) { return (snap_length + 63) & ~63u; }
-/// A power of two, so that positions may wrap.
+/// Returns the number of slots: a power of two, so that positions may wrap around.
 constexpr uint32_t slots_for(uint32_t snap_length) {
     return std::bit_floor(TapRing::kWholeFrames * TapRing::kMaxBytes / stride(snap_length));
 }

@@ -1,6 +1,6 @@
 // Taps the frames of a port for a capture (pcapng) or a trace (text). The lcore copies frames into rings. Writer threads
-// (tap_writer.hpp) format and write them. An lcore never waits: frames for which a ring has no room are counted as missed. A
-// capture may start and end while rocid runs. A port without rings costs one load per burst.
+// (tap_writer.hpp) format and write the copies. An lcore never waits: if a ring is full, the frame is counted as missed. A
+// capture may start and end while rocid runs. A tap without rings costs one load per burst.
 #pragma once
 
 #include <array>
@@ -31,7 +31,7 @@ public:
     /// `snap_length` is the number of bytes to keep per frame; 0 keeps all.
     TapRing(std::string interface_name, uint32_t queue, const TapFilter& filter = {}, uint32_t snap_length = 0);
 
-    /// What fill() did with a frame.
+    /// Result of fill().
     enum class Offer : uint8_t { unwanted, full, filled };
     /// Copies a frame that passes the filter into the next slot. The reader sees the frame after settle(). `checksum_offset` and
     /// `sender` are those of io::TxFrame. The copy contains the checksum that the port will send.
@@ -72,8 +72,8 @@ public:
 
     /// May be called by any thread. Returns false if there are kMaxRings rings already.
     bool attach(TapRing& ring);
-    /// May be called by any thread. The lcore may access the ring until the end of its current round. The caller waits for that
-    /// end with a fence command.
+    /// May be called by any thread. The lcore may access the ring until the end of its current round. Before the caller destroys
+    /// the ring, it must wait for that end with a fence.
     void detach(TapRing& ring);
 
     unsigned rx_burst(io::RxFrame* frames, unsigned max) override;

@@ -17,8 +17,7 @@ public:
     /// Calls finish() and waits for the end of the thread.
     ~TapWriter();
 
-    /// Starts the end of the thread and returns at once. The thread writes the remaining frames and the totals, then closes the
-    /// sinks.
+    /// Tells the thread to end and returns at once. The thread writes the remaining frames and the totals, then closes the sinks.
     void finish() { stop_ = true; }
     /// Returns true if the thread has ended, after finish() or because every sink failed.
     bool finished() const { return finished_; }

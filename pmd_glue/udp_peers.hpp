@@ -1,6 +1,6 @@
 // Determines the identification in a peer's IPv4 header. The ICRC covers the identification, but the socket does not report it.
-// The receiver therefore predicts it. If the prediction is wrong, the receiver computes it from the ICRC. A peer over a UDP
-// socket sends 0, or 0, 1, 2 … within a segmented datagram. The kernel's Soft-RoCE and NICs use consecutive numbers.
+// The receiver therefore predicts it. If the prediction is wrong, the receiver computes the identification from the ICRC. A peer
+// over a UDP socket sends 0, or 0, 1, 2 … within a segmented datagram. The kernel's Soft-RoCE and NICs use consecutive numbers.
 #pragma once
 
 #include <array>
@@ -16,17 +16,17 @@ public:
         uint16_t candidate = 0;  ///< an identification outside of the window, which the next frame may confirm
         bool known = false, has_candidate = false;
     };
-    /// Returns the entry of a peer. Two peers whose entries collide replace each other. Each replacement accepts the next frame's
-    /// identification without a check against earlier ones.
+    /// Returns the entry of a peer. Two peers whose entries collide replace each other. After each replacement, the next frame's
+    /// identification is accepted without a check against earlier ones.
     Peer& of(uint64_t name) {
         Peer& p = peers_[(name * 0x9e3779b97f4a7c15ull) >> 56];
         if (p.name != name) p = {name};
         return p;
     }
-    /// Returns true if the identification `id`, which was computed from the ICRC, is plausible, and records it. The first
+    /// Returns true if the identification `id`, with which the ICRC is right, is plausible. Records `id`. The first
     /// identification of a peer is accepted, although one corrupt frame in 65,536 yields a wrong one. A later identification is
-    /// accepted if it lies in a window around the last one, if it is below the largest number of segments, or if the next frame
-    /// confirms it.
+    /// accepted if it lies in a window around the last one, if it is below kSegments, or if it follows the peer's refused
+    /// candidate.
     static bool believe(Peer& p, uint16_t id) {
         constexpr uint16_t kAhead = 1024, kBehind = 64, kSegments = 128;
         const auto ahead = uint16_t(id - p.next), behind = uint16_t(p.next - id);

@@ -20,7 +20,7 @@ public:
     unsigned tx_alloc(io::TxFrame* frames, unsigned count) override;
     unsigned tx_burst(io::TxFrame* frames, unsigned count) override;
     void tx_free(io::TxFrame* frames, unsigned count) override;
-    /// What the kernel cuts into segments at once; each datagram costs as much as several frames.
+    /// Returns the number of frames per datagram. A datagram costs as much as several frames, so the engine should fill it.
     unsigned best_burst() const override { return UdpSender::kSegments; }
 
     const UdpSendCounters& sent() const { return sender_.counters(); }

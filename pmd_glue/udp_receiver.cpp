@@ -71,7 +71,7 @@ void UdpReceiver::prepare(Message& m, mmsghdr& header) {
 }
 
 bool UdpReceiver::receive(const UdpSockets::Socket& socket) {
-    // An engine that spins without work asks first, which takes half the time.
+    // While no datagrams arrive, a peek precedes recvmmsg(), because the peek takes half the time.
     if (quiet_ && recv(socket.fd, nullptr, 0, MSG_PEEK | MSG_DONTWAIT) < 0) return false;
     for (unsigned i = 0; i < kMessages; ++i) prepare(*messages_[i], headers_[i]);
     const int n = recvmmsg(socket.fd, headers_.data(), kMessages, MSG_DONTWAIT, nullptr);
@@ -125,8 +125,8 @@ UdpReceiver::Header UdpReceiver::read_header(const msghdr& m) const {
     return h;
 }
 
-/// Expects the next datagrams to have the layout of the last long one. A short datagram does not change the expectation, because
-/// it fits into the first slot.
+/// Expects the next datagrams to have the layout of the last long datagram. A short datagram does not change the expectation,
+/// because it fits into the first slot.
 void UdpReceiver::expect(const Header& h, uint32_t bytes) {
     if (bytes <= kPayload || h.segment == 0 || h.segment > kPayload) return;
     expected_piece_ = h.segment;
@@ -148,9 +148,9 @@ void UdpReceiver::copy_out(const Message& m, uint32_t offset, uint32_t length, u
     }
 }
 
-/// Returns a slot that contains bytes [offset, offset + length) of the datagram, beginning at kBth. If `direct`, the frame begins
-/// at the start of slot `index`, so the kernel has stored it there already. Only bytes beyond the slot's piece are then copied,
-/// if the datagram is a single frame.
+/// Returns a slot with bytes [offset, offset + length) of the datagram at kBth, or nullptr if no slot is free. If `direct`, the
+/// kernel has stored the frame from the start of slot `index` on, so only bytes beyond the slot's piece are copied. Only a
+/// datagram of a single frame has such bytes.
 uint8_t* UdpReceiver::piece_of(Message& m, uint32_t offset, uint32_t length, unsigned index, bool direct) {
     if (direct && index < m.prepared) {
         uint8_t* slot = std::exchange(m.slots[index], nullptr);
@@ -215,8 +215,8 @@ uint8_t* UdpReceiver::put_headers(uint8_t* slot, const Header& h, uint32_t lengt
     return l3;
 }
 
-/// True if the ICRC of a frame that is wrong as it came is right with RoCEv2's own source port: a NAT has changed the port. The
-/// answers would go to a port that the NAT does not know, so the frame is not accepted.
+/// Called for a frame whose ICRC is wrong. Returns true if the ICRC is right for source port 4791, because a NAT has then changed
+/// the port. Such a frame is not accepted either, because the responses would go to a port that the NAT does not know.
 bool UdpReceiver::natted(uint8_t* l3, const Header& h, uint32_t covered, uint32_t sent) {
     if (h.source_port == wire::kRoceUdpPort) return false;
     uint8_t* udp = l3 + (h.ipv4 ? wire::kIpv4Length : wire::kIpv6Length);
@@ -227,7 +227,7 @@ bool UdpReceiver::natted(uint8_t* l3, const Header& h, uint32_t covered, uint32_
 }
 
 /// Returns true if the ICRC is right. For IPv4, tries the identification `id` first, then computes the identification from the
-/// ICRC. If that one is plausible, accepts it and writes it to the header.
+/// ICRC, writes it to the header and accepts it if it is plausible.
 bool UdpReceiver::check(uint8_t* l3, const Header& h, uint32_t length, uint16_t id, UdpPeers::Peer& peer) {
     const uint32_t covered = (h.ipv4 ? wire::kIpv4Length : wire::kIpv6Length) + wire::kUdpLength + length - wire::kIcrcLength;
     uint32_t sent;

@@ -21,8 +21,8 @@ namespace roci::pmd {
 
 struct UdpReceiveCounters {
     std::atomic<uint64_t> calls{0};         ///< system calls that returned something
-    std::atomic<uint64_t> split{0};         ///< frames that had to be copied once more
-    std::atomic<uint64_t> too_large{0};     ///< frames larger than any of ours
+    std::atomic<uint64_t> split{0};         ///< frames that were copied because they did not arrive in a slot of their own
+    std::atomic<uint64_t> too_large{0};     ///< frames dropped because they were too long, too short or too many
     std::atomic<uint64_t> unconfirmed{0};   ///< frames dropped because their IPv4 identification was implausible
     std::atomic<uint64_t> port_changed{0};  ///< frames dropped because a NAT changed their source port, which the ICRC covers
 };
@@ -44,18 +44,18 @@ private:
     static constexpr uint32_t kBth = 64;
     static constexpr uint32_t kPayload = FrameSlots::kBytes - kBth;
 
-    /// Receives one datagram: slots for the expected frames, and a buffer for the remaining bytes.
+    /// The buffers for one datagram: slots for the expected frames, and a buffer for the remaining bytes.
     struct Message {
         std::array<iovec, kSegments + 1> pieces;
         std::array<uint8_t*, kSegments> slots{};
         unsigned prepared = 0;  ///< number of pieces that are slots
-        uint32_t piece = 0;     ///< bytes per such piece
-        bool ready = false;     ///< its header is as the next call needs it
+        uint32_t piece = 0;     ///< bytes per slot that the kernel fills
+        bool ready = false;     ///< the mmsghdr is prepared for the next call
         sockaddr_storage from;
         alignas(cmsghdr) std::array<uint8_t, kControl> control;
         std::unique_ptr<uint8_t[]> overflow = std::make_unique<uint8_t[]>(kOverflow);
     };
-    /// Values from the control data that the kernel returns with a datagram.
+    /// Values from the source address and the control data that the kernel returns with a datagram.
     struct Header {
         bool ipv4 = false;
         Gid source, dest;
@@ -69,7 +69,7 @@ private:
         uint8_t* slot;
         const Header* header;
         uint32_t length;
-        uint32_t index;  ///< among the datagram's
+        uint32_t index;  ///< index of the frame in its datagram
     };
 
     void prepare(Message& m, mmsghdr& header);

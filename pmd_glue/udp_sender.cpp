@@ -13,7 +13,7 @@
 namespace roci::pmd {
 namespace {
 
-/// Offsets of the fields that determine whether two frames belong to one flow. Frames of these ports have no VLAN tag.
+/// Offset of the IP header in a frame. Frames of UDP ports have no VLAN tag.
 constexpr uint32_t kL3 = wire::kEthLength;
 
 struct Layout {
@@ -28,7 +28,7 @@ Layout layout_of(const io::TxFrame& f) {
     return {ipv4, bth, f.length - bth};
 }
 
-/// Returns true for RoCE over IPv4 without options or over IPv6. Only such frames can be sent by a UDP socket.
+/// Returns true for UDP over IPv4 without options or over IPv6. A UDP socket can send only such frames.
 bool is_udp(const io::TxFrame& f) {
     constexpr uint32_t kShortest = kL3 + wire::kIpv4Length + wire::kUdpLength + wire::kBthLength + wire::kIcrcLength;
     if (f.length < kShortest) return false;
@@ -37,7 +37,7 @@ bool is_udp(const io::TxFrame& f) {
     return l3[0] >> 4 == 6 && l3[6] == wire::kProtocolUdp && f.length >= kShortest + wire::kIpv6Length - wire::kIpv4Length;
 }
 
-/// Returns true if traffic class, hop limit and addresses are equal.
+/// Returns true if traffic class, hop limit, addresses and, for IPv6, flow label are equal.
 bool same_flow(const uint8_t* a, const uint8_t* b, bool ipv4) {
     if (ipv4) return a[1] == b[1] && a[8] == b[8] && std::memcmp(a + 12, b + 12, 8) == 0;
     return std::memcmp(a, b, 4) == 0 && a[7] == b[7] && std::memcmp(a + 8, b + 8, 32) == 0;
@@ -50,7 +50,7 @@ Gid source_of(const uint8_t* l3, bool ipv4) {
     return g;
 }
 
-/// Appends control messages to a buffer that has room for all of them.
+/// Appends control messages to a buffer. The buffer must be large enough for all of them.
 class Control {
 public:
     Control(msghdr& m, void* buffer) : m_(m), at_(static_cast<uint8_t*>(buffer)) {
@@ -106,9 +106,9 @@ bool UdpSender::open_group(const io::TxFrame& frame, unsigned index, Group& g) {
     return g.socket != nullptr;
 }
 
-/// Returns true if the next frame can be added to the group. A shorter frame can only be the last one of a datagram. It is not
-/// added if the frame after it has the same length, because both can then start a datagram of their own: Middle packets after a
-/// First, which is longer by its RETH.
+/// Returns true if the next frame can be added to the group. A shorter frame can only be the last frame of a datagram. It is not
+/// added if the frame after it has the same length, because the two can then share the next datagram. Example: Middle packets
+/// after a WRITE First, which is longer by its RETH.
 bool UdpSender::joins(const Group& g, const io::TxFrame* frames, unsigned next, unsigned count) const {
     if (!segments_ || g.closed || g.count == kSegments) return false;
     const io::TxFrame& frame = frames[next];

@@ -16,7 +16,7 @@
 
 namespace roci::pmd {
 
-/// Number of frames that were not sent, by cause. Only one thread writes the counters.
+/// Counters of system calls and, by cause, of frames that were not sent. Only one thread writes the counters.
 struct UdpSendCounters {
     std::atomic<uint64_t> too_long{0};     ///< longer than the path permits
     std::atomic<uint64_t> unreachable{0};  ///< no route, or a firewall rule
@@ -32,12 +32,12 @@ public:
     /// counted. If it is less than `count`, the socket buffer is full.
     unsigned send(io::TxFrame* frames, unsigned count);
     const UdpSendCounters& counters() const { return counters_; }
-    /// The kernel takes that many of a datagram (Linux before 6.9).
+    /// Largest number of segments per datagram that Linux before 6.9 accepts.
     static constexpr unsigned kSegments = 64;
 
 private:
     static constexpr unsigned kMessages = 16, kFrames = 256;
-    /// What fits one IP packet: its length has 16 bits, which in IPv4 count the IP header too.
+    /// Largest UDP payload of an IP packet, in bytes. The length field of IP has 16 bits. For IPv4 it includes the IP header.
     static constexpr uint32_t kIpv4Bytes = 0xffff - wire::kIpv4Length - wire::kUdpLength, kIpv6Bytes = 0xffff - wire::kUdpLength;
     static constexpr size_t kControl = 160;
 

@@ -48,7 +48,9 @@ void set_ipv6(int fd) {
     set(fd, IPPROTO_UDP, UDP_NO_CHECK6_RX, 1);  // RoCEv2 permits UDP checksum 0: the ICRC protects the packet (A17.3.2)
 }
 
-/// Multicasts go to the interface, and not back to this host: the engines deliver to their own QPs.
+/// Selects the interface for multicasts. Turns off the kernel's loopback of multicasts, because the engines deliver them to their
+/// own QPs. Limits the socket to the groups that it joins: by default a socket also receives each group that any other socket of
+/// this host joined (ip(7), IP_MULTICAST_ALL), so each engine would deliver a copy.
 void set_multicast(int fd, bool ipv4, bool ipv6, int interface_index) {
     const int off = 0;
     ip_mreqn by{};
@@ -56,15 +58,17 @@ void set_multicast(int fd, bool ipv4, bool ipv6, int interface_index) {
     if (ipv4) {
         setsockopt(fd, IPPROTO_IP, IP_MULTICAST_IF, &by, sizeof by);
         setsockopt(fd, IPPROTO_IP, IP_MULTICAST_LOOP, &off, sizeof off);
+        setsockopt(fd, IPPROTO_IP, IP_MULTICAST_ALL, &off, sizeof off);
     }
     if (ipv6) {
         setsockopt(fd, IPPROTO_IPV6, IPV6_MULTICAST_IF, &interface_index, sizeof interface_index);
         setsockopt(fd, IPPROTO_IPV6, IPV6_MULTICAST_LOOP, &off, sizeof off);
+        setsockopt(fd, IPPROTO_IPV6, IPV6_MULTICAST_ALL, &off, sizeof off);
     }
 }
 
-/// Sets the size of a socket buffer. Only root may exceed net.core.rmem_max and wmem_max; for other users, the kernel reduces the
-/// value.
+/// Sets the size of a socket buffer. Only a process with CAP_NET_ADMIN may exceed net.core.rmem_max and wmem_max; for other
+/// processes, the kernel reduces the value.
 void set_buffer(int fd, int forced, int limited, int bytes) {
     if (setsockopt(fd, SOL_SOCKET, forced, &bytes, sizeof bytes) != 0) setsockopt(fd, SOL_SOCKET, limited, &bytes, sizeof bytes);
 }
@@ -76,7 +80,7 @@ void spread_by_qp(int fd, uint32_t engines) {
     sock_filter code[] = {BPF_STMT(BPF_LD | BPF_B | BPF_ABS, kLowestQpByte), BPF_STMT(BPF_ALU | BPF_MOD | BPF_K, engines),
                           BPF_STMT(BPF_RET | BPF_A, 0)};
     const sock_fprog program{3, code};
-    // If this fails, engines hand frames over to each other.
+    // If the call fails, engines hand frames over to each other.
     setsockopt(fd, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &program, sizeof program);
 }
 
@@ -149,14 +153,14 @@ void UdpSockets::open(const UdpSetup& setup, const Gid& address) {
     receive_buffer_ = buffer_of(s.fd, SO_RCVBUF);
     send_buffer_ = buffer_of(s.fd, SO_SNDBUF);
     int on = 1;
-    setsockopt(s.fd, IPPROTO_UDP, UDP_GRO, &on, sizeof on);  // if this fails, each frame is a datagram of its own
+    setsockopt(s.fd, IPPROTO_UDP, UDP_GRO, &on, sizeof on);  // if the call fails, each frame is a datagram of its own
     bind_to(s.fd, s.ipv6, address, setup.interface_index);
     if (setup.engines > 1) spread_by_qp(s.fd, setup.engines);
     epoll_event e{.events = EPOLLIN | EPOLLET, .data = {.fd = s.fd}};
     if (epoll_ctl(epoll_, EPOLL_CTL_ADD, s.fd, &e) != 0) throw StartError("a UDP socket cannot be watched");
 }
 
-void UdpSockets::follow_group(const Gid& group, bool joined) const {
+int UdpSockets::follow_group(const Gid& group, bool joined) const {
     ip_mreqn four{};
     four.imr_ifindex = interface_index_;
     std::memcpy(&four.imr_multiaddr, &group.bytes[12], 4);
@@ -165,11 +169,14 @@ void UdpSockets::follow_group(const Gid& group, bool joined) const {
     std::memcpy(&six.ipv6mr_multiaddr, group.bytes.data(), group.bytes.size());
     for (const Socket& s : sockets_) {
         if (!s.address.is_zero()) continue;
+        int result = 0;
         if (group.is_ipv4())
-            setsockopt(s.fd, IPPROTO_IP, joined ? IP_ADD_MEMBERSHIP : IP_DROP_MEMBERSHIP, &four, sizeof four);
+            result = setsockopt(s.fd, IPPROTO_IP, joined ? IP_ADD_MEMBERSHIP : IP_DROP_MEMBERSHIP, &four, sizeof four);
         else if (s.ipv6)
-            setsockopt(s.fd, IPPROTO_IPV6, joined ? IPV6_JOIN_GROUP : IPV6_LEAVE_GROUP, &six, sizeof six);
+            result = setsockopt(s.fd, IPPROTO_IPV6, joined ? IPV6_JOIN_GROUP : IPV6_LEAVE_GROUP, &six, sizeof six);
+        if (result != 0) return errno;
     }
+    return 0;
 }
 
 const UdpSockets::Socket* UdpSockets::for_source(const Gid& source) const {

@@ -15,7 +15,7 @@ struct UdpSetup {
     std::string interface;            ///< name of the interface, for messages
     int interface_index = 0;          ///< scope of link-local addresses
     std::vector<Gid> addresses;       ///< addresses to bind to; empty: every address of this host
-    uint32_t engines = 1;             ///< each engine opens the same sockets (SO_REUSEPORT)
+    uint32_t engines = 1;             ///< number of engines; each engine opens the same sockets (SO_REUSEPORT)
     uint32_t buffer_bytes = 8 << 20;  ///< wanted size of the socket buffers; the kernel limits it (net.core.rmem_max, wmem_max)
 };
 
@@ -36,13 +36,14 @@ public:
     std::span<const Socket> all() const { return sockets_; }
     /// Returns the socket that sends from `source`, or nullptr if no socket has that address.
     const Socket* for_source(const Gid& source) const;
-    /// Returns a descriptor that is readable when any of the sockets is. A caller that watches it edge-triggered must drain every
-    /// socket first.
+    /// Returns a descriptor that is readable when any of the sockets is. A caller that watches the descriptor edge-triggered must
+    /// first drain every socket.
     int ready_fd() const { return epoll_; }
-    /// Joins a multicast group on the interface, or leaves it. Only sockets of every address receive multicasts.
-    void follow_group(const Gid& group, bool joined) const;
+    /// Joins a multicast group on the interface, or leaves it. Only sockets that are bound to every address receive multicasts.
+    /// Returns 0 or an errno of setsockopt(), such as ENOBUFS if net.ipv4.igmp_max_memberships groups are joined.
+    int follow_group(const Gid& group, bool joined) const;
     int interface_index() const { return interface_index_; }
-    /// Sizes of the socket buffers that the kernel granted, in bytes of frames.
+    /// Returns the size of a socket buffer that the kernel granted, in bytes, with the kernel's overhead (twice the set value).
     uint32_t receive_buffer() const { return receive_buffer_; }
     uint32_t send_buffer() const { return send_buffer_; }
 

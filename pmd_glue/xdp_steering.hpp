@@ -1,6 +1,6 @@
-// rocid's XDP program on a network interface. It steers RoCEv2 frames to the AF_XDP sockets of DPDK's driver and leaves all other
-// frames to the kernel. A bpf_link attaches it. The kernel removes the program when the link's descriptor is closed, at the end
-// of rocid or after a crash.
+// rocid's XDP program on a network interface. The program steers RoCEv2 frames, and all frames to addresses that only rocid has,
+// to the AF_XDP sockets of DPDK's driver. It leaves all other frames to the kernel. A bpf_link attaches the program. The kernel
+// removes the program when the link's descriptor is closed, at the end of rocid or after a crash.
 #pragma once
 
 #include <cstdint>

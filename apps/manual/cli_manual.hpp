@@ -8,7 +8,7 @@
 
 namespace roci::manual {
 
-/// The options that --help shows. Hidden options have no group.
+/// Returns the options that --help shows. Hidden options have no group.
 inline std::vector<const CLI::Option*> shown(const CLI::App& app) {
     std::vector<const CLI::Option*> out;
     for (const CLI::Option* option : app.get_options())
@@ -26,7 +26,7 @@ inline std::vector<Entry> entries(const CLI::App& app) {
     return out;
 }
 
-/// Returns one section of a page per subcommand.
+/// Returns sections of a manual page, one section for each subcommand.
 inline std::vector<Section> command_sections(const CLI::App& app) {
     std::vector<Section> out;
     for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))

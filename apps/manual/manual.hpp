@@ -1,4 +1,4 @@
-// The manual pages and the completion of our commands, generated from the tables that parse their options.
+// The manual pages and the completion of our commands, generated from the tables of their options.
 #pragma once
 
 #include <span>
@@ -9,7 +9,7 @@
 namespace roci::manual {
 
 struct Entry {
-    std::string term;  ///< "-c,--config FILE"
+    std::string term;  ///< such as "-c,--config FILE"
     std::string text;
 };
 
@@ -31,17 +31,17 @@ struct Page {
 std::string roff(const Page& page);
 
 struct Command {
-    std::string name;  ///< "" for the program itself
+    std::string name;  ///< name of a subcommand; "" for the program itself
     std::vector<std::string> options;
 };
 
-/// bash completion of a program. It completes the names of commands, then the options of each command. After the command `runs`
-/// it completes programs.
+/// Returns the bash completion of a program: the names of its subcommands, then the options of the chosen subcommand. If `runs`
+/// is not empty, the command line after "--" is completed as that of another program.
 std::string bash_completion(const std::string& program, const std::vector<Command>& commands, std::string_view runs);
 
-/// The environment variables that the client libraries and our commands read.
+/// Returns the environment variables that the manual page of roci describes.
 std::span<const Entry> environment();
-/// The same variables as lines of a --help text.
+/// Returns the same variables as lines of a --help text.
 std::string environment_help();
 
 }  // namespace roci::manual

@@ -1,4 +1,4 @@
-// The result of the analysis of a capture, from which page and text are made.
+// The result of the analysis of a capture. The page and the text are made from this result.
 #pragma once
 
 #include <optional>
@@ -42,7 +42,7 @@ struct Analysis {
 
 inline constexpr size_t kMostDrawn = 8;
 
-/// Throws Failure if no connection matches `choice`.
+/// Analyses a capture. Throws Failure if no connection matches `choice`.
 Analysis analyse_capture(Capture capture, const Choice& choice);
 
 std::vector<LadderRow> ladder_of(const Stream (&streams)[2]);

@@ -82,7 +82,7 @@ Link link_of(pcap_t* file, const std::string& name) {
                                                 text != nullptr ? text : "an unknown kind"));
 }
 
-/// Limit of the seconds of a time, so that its nanoseconds fit into 63 bits.
+/// Largest seconds of a time, so that the time in nanoseconds fits into 63 bits.
 constexpr int64_t kLastSecond = 9'000'000'000;
 
 void read_frames(pcap_t* file, const std::string& path, Link link, Decoder& decoder, Capture& out, size_t most) {
@@ -95,7 +95,8 @@ void read_frames(pcap_t* file, const std::string& path, Link link, Decoder& deco
             out.notices.push_back(fmt::format("The capture is long: the page shows its first {} RoCEv2 packets.", most));
             break;
         }
-        // libpcap was opened with nanoseconds. A time of pcapng has 64 bits, so a damaged file may have a time that overflows.
+        // tv_usec contains nanoseconds, because open_file() asks libpcap for them. A time of pcapng has 64 bits, so a damaged
+        // file may contain a time that would overflow.
         const int64_t time = std::clamp<int64_t>(header->ts.tv_sec, 0, kLastSecond) * 1'000'000'000 +
                              std::clamp<int64_t>(header->ts.tv_usec, 0, 999'999'999);
         decoder.add(time, {bytes, header->caplen}, header->len, link, places.next());
@@ -122,7 +123,7 @@ Capture read_once(const std::string&, const std::string&, size_t, bool, uint64_t
 
 #endif
 
-/// Sorts the frames by time. In a file with several interfaces they may be in another order.
+/// Sorts the frames by time. A file with several interfaces may contain them in another order.
 void sort_by_time(Capture& c) {
     const auto earlier = [](const Frame& a, const Frame& b) { return a.time < b.time; };
     if (std::is_sorted(c.frames.begin(), c.frames.end(), earlier)) return;
@@ -136,8 +137,8 @@ void sort_by_time(Capture& c) {
 Capture read_capture(const std::string& path, const std::string& name, size_t most_frames) {
     uint64_t only_without = 0;
     Capture out = read_once(path, name, most_frames, false, only_without);
-    // An ACK without its ICRC is too short for its headers. `only_without` counts such frames. If there are some, and no frame
-    // has a right ICRC, the capture contains no ICRCs.
+    // An ACK without its ICRC is too short for the parser. `only_without` counts the frames that become valid if an ICRC is
+    // added. If there are such frames, and no frame has a right ICRC, the capture contains no ICRCs.
     const bool without_icrc = out.counts.icrc_good == 0 && only_without != 0;
     if (without_icrc) out = read_once(path, name, most_frames, true, only_without);
     if (out.frames.empty())

@@ -8,10 +8,11 @@
 
 namespace roci::plot {
 
-inline constexpr size_t kMostFrames = 1'000'000;  ///< to make a page of this many frames takes some 400 MB of memory
+inline constexpr size_t kMostFrames = 1'000'000;  ///< a page of this many frames needs about 400 MB of memory while it is made
 
-/// Reads the file. `name` is its name in messages. Throws Failure if the file cannot be read or has no RoCEv2 packets. From a
-/// truncated file it returns the packets before the end, with the reason in `cut`.
+/// Reads at most `most_frames` RoCEv2 packets of the file. `name` is the file's name in messages. Throws Failure if the file
+/// cannot be read or has no RoCEv2 packets. If the file is truncated, returns the packets before its end, with the reason in
+/// `cut`.
 Capture read_capture(const std::string& path, const std::string& name, size_t most_frames = kMostFrames);
 
 }  // namespace roci::plot

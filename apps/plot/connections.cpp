@@ -14,27 +14,27 @@ namespace {
 
 using wire::Service;
 
-/// The PSNs of a flow's recent requests.
+/// PSNs of the requests of a flow so far.
 struct Requests {
     std::optional<Psn> first;
     Psn highest, last;
 };
 constexpr int32_t kRecent = 1 << 15;    ///< PSNs before the newest request that may still be acknowledged
-constexpr int32_t kMostRead = 1 << 20;  ///< PSNs of the responses of one READ
+constexpr int32_t kMostRead = 1 << 20;  ///< PSNs after the newest request that its READ responses may have
 constexpr size_t kMostCandidates = 256;
 
 /// Source and destination address of flows. Flows with swapped addresses may belong to the same connection.
 using Addresses = std::pair<Gid, Gid>;
 
-/// Finds for each flow of responses the flow of requests to which the responses belong. A response carries the PSN of its
-/// request.
+/// Finds for each flow of responses the flow of requests to which the responses belong. A response carries a PSN of the requests
+/// that it answers.
 class Matcher {
 public:
     explicit Matcher(const Capture& c) : c_(c), requests_(c.flows.size()) {
         for (uint32_t i = 0; i < c.flows.size(); ++i) between_[{c.flows[i].key.source, c.flows[i].key.dest}].push_back(i);
         for (const Frame& f : c.frames) f.request() ? request(f) : f.response() ? response(f) : void();
     }
-    /// Pairs (requests, responses) with their points, best first.
+    /// Returns pairs of flows with their votes, the pair with the most votes first.
     std::vector<std::pair<double, std::pair<uint32_t, uint32_t>>> best() const {
         std::vector<std::pair<double, std::pair<uint32_t, uint32_t>>> out;
         for (const auto& [pair, points] : votes_) out.emplace_back(points, pair);
@@ -59,7 +59,7 @@ private:
         const auto found = between_.find({key.dest, key.source});
         if (found == between_.end()) return;
         const Psn psn(f.psn);
-        std::vector<std::pair<uint32_t, bool>> fitting;  // flow, and whether the response has the PSN of its last request
+        std::vector<std::pair<uint32_t, bool>> fitting;  // flow, and whether the response has the PSN of the flow's last request
         for (size_t i = 0; i < std::min(found->second.size(), kMostCandidates); ++i) {
             const uint32_t flow = found->second[i];
             const Requests& r = requests_[flow];
@@ -103,7 +103,8 @@ public:
             if (const auto found = by_key.find({key.dest, key.source, key.source_qp, key.dest_qp}); found != by_key.end())
                 pair(flow, found->second);
     }
-    /// Pairs flows of UC and flows that contain only CNPs, if only one flow per direction is left between two addresses.
+    /// Pairs the remaining flows other than UD, if only one flow per direction is left between two addresses. Such flows belong
+    /// to UC, contain only CNPs, or have no matching responses.
     void remaining() {
         std::map<Addresses, std::vector<uint32_t>> left;
         for (uint32_t i = 0; i < c_.flows.size(); ++i)

@@ -19,10 +19,10 @@ struct Connection {
     uint64_t frames = 0;
 };
 
-/// All connections, those with the most frames first. End A sent the first request.
+/// Returns all connections, those with the most frames first. End A sent the first captured request.
 std::vector<Connection> find_connections(const Capture& capture);
 
-/// The name of the service: "RC", "UD" …
+/// Returns the name of the service: "RC", "UD" …
 const char* service_name(wire::Service service);
 
 }  // namespace roci::plot

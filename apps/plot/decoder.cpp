@@ -28,7 +28,7 @@ uint32_t l3_offset(const uint8_t* frame) {
 }
 uint16_t ether_type(const uint8_t* frame) { return load_be<uint16_t>(frame + l3_offset(frame) - 2); }
 
-/// Offset of the end of the IP packet, by the length in its header. 0 if unknown.
+/// Returns the offset of the end of the IP packet, by the length in the IP header; 0 if unknown.
 uint32_t ip_end(const uint8_t* frame) {
     const uint32_t l3 = l3_offset(frame);
     if (ether_type(frame) == wire::kEtherIpv4) return l3 + load_be<uint16_t>(frame + l3 + 2);
@@ -112,7 +112,7 @@ void Decoder::count_refused(Verdict verdict) {
     if (ether_type(frame_.data()) == wire::kEtherIpv6 && frame_[l3 + 6] == kProtocolTcp) ++c.tcp;
 }
 
-/// The flow of a packet. nullopt if there are too many flows.
+/// Returns the index of the flow of a packet, or nullopt if there are too many flows.
 std::optional<uint32_t> Decoder::flow_of(const Packet& packet) {
     const FlowKey key = key_of(packet);
     if (const auto found = flows_.find(key); found != flows_.end()) return found->second;
@@ -169,7 +169,7 @@ void Decoder::add(int64_t time, std::span<const uint8_t> bytes, uint32_t length,
     f.marked = packet.ecn == kCongestionExperienced;
     ++out_.counts.roce;
     Flow& of = out_.flows[*flow];
-    if (of.service == wire::Service::cnp) of.service = wire::service_of(packet.opcode);
+    if (of.service == wire::Service::cnp && (f.request() || f.response())) of.service = wire::service_of(packet.opcode);
     of.requests += f.request();
     of.responses += f.response();
     of.cnps += f.cnp();

@@ -9,9 +9,9 @@ namespace roci::plot {
 /// Exit statuses of `roci plot`.
 enum class Ending : int {
     drawn = 0,
-    failed = 1,    ///< the capture cannot be read, or the page cannot be written
-    not_roce = 2,  ///< a capture without RoCEv2 packets
-    refused = 3,   ///< no such queue pair, or not the user's
+    failed = 1,    ///< any other failure, for example the page cannot be written
+    not_roce = 2,  ///< the capture has no RoCEv2 packets
+    refused = 3,   ///< the queue pair does not exist, or belongs to another user
     silent = 4,    ///< the queue pair sent and received nothing
 };
 

@@ -12,7 +12,8 @@ namespace roci::plot {
 
 enum class Direction : uint8_t { unknown, in, out };
 
-/// Where a frame was seen. One capture may have several places, for example both ends of a link.
+/// The interface and the direction in which a frame was captured. One capture may have several places, for example both ends of a
+/// link.
 struct Place {
     uint16_t interface = 0;
     Direction direction = Direction::unknown;
@@ -54,12 +55,12 @@ struct Flow {
 /// Number of frames of a file, by the result of decoding.
 struct ReadCounts {
     uint64_t frames = 0;            ///< all frames of the file
-    uint64_t roce = 0;              ///< RoCEv2 packets, which are drawn
+    uint64_t roce = 0;              ///< RoCEv2 packets; the page shows only these
     uint64_t other = 0;             ///< not RoCEv2
     uint64_t tcp = 0, roce_v1 = 0;  ///< part of `other`: TCP, and RoCE v1
     uint64_t malformed = 0;         ///< sent to UDP port 4791, but not a RoCEv2 packet
-    uint64_t headers_cut = 0;       ///< the snap length cut the headers off
-    uint64_t payload_cut = 0;       ///< the snap length cut the payload: no ICRC to check
+    uint64_t headers_cut = 0;       ///< frames without all headers, because of the snap length
+    uint64_t payload_cut = 0;       ///< frames without all payload, so their ICRC is not checked
     uint64_t icrc_good = 0, icrc_wrong = 0;
     bool operator==(const ReadCounts&) const = default;
 };

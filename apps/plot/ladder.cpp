@@ -1,4 +1,4 @@
-// The messages of a connection as arrows between its two ends.
+// Makes the rows of a ladder: the messages of a connection as arrows between its two ends.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -124,7 +124,8 @@ std::vector<Group> groups_of(const Stream (&streams)[2]) {
     }
 }
 
-/// Chooses the rows that a long ladder shows: the beginning, the end, and the rows around errors.
+/// Chooses the rows that a long ladder shows: the beginning, the end, and the rows around losses, repetitions, overtaken packets,
+/// NAKs, CNPs and marked packets.
 std::vector<bool> kept(const std::vector<Group>& groups) {
     std::vector<bool> keep(groups.size(), groups.size() <= kMostRows);
     if (groups.size() <= kMostRows) return keep;

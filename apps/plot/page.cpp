@@ -60,7 +60,7 @@ constexpr Row kRows[] = {{"requests sent", &Counts::sent},
                          {"CNPs", &Counts::cnps},
                          {"payload, bytes", &Counts::payload}};
 
-/// The table of figures. It has one column per direction with packets.
+/// Returns the table of figures, with one column per direction that has packets.
 std::string table_html(const Analysis& a) {
     std::string head = "<tr><th>packets</th>";
     std::vector<const Counts*> columns;

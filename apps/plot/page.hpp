@@ -7,9 +7,9 @@
 
 namespace roci::plot {
 
-/// The data of the page as JSON.
+/// Returns the data of the page as JSON.
 std::string page_data(const Analysis& a);
-/// The HTML text of the page. The page loads no other files.
+/// Returns the HTML text of the page. The page loads no other files.
 std::string page(const Analysis& a);
 
 /// Escapes a text for HTML.

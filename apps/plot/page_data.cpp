@@ -20,8 +20,8 @@ bool problem(const Event& e) {
     return e.lost || e.marked || (e.kind != Kind::sent && e.kind != Kind::ack && e.kind != Kind::response);
 }
 
-/// Chooses the items to keep, about `most` of them. First it takes the items that `matter`: all of them, or every n-th if they
-/// are more than half of `most`. Then it adds every n-th of the other items.
+/// Chooses about `most` items. Keeps all items that `matter`, or every n-th of them if they are more than half of `most`. Of the
+/// other items keeps every n-th.
 template <class Item, class Matters>
 std::vector<const Item*> thinned(const std::vector<Item>& items, size_t most, Matters matter) {
     std::vector<const Item*> out;
@@ -37,7 +37,7 @@ std::vector<const Item*> thinned(const std::vector<Item>& items, size_t most, Ma
     return out;
 }
 
-/// Keeps the largest of each group of neighbours, so that peaks remain visible.
+/// Divides the items into at most `most` groups of neighbours. Keeps the largest of each group, so that peaks remain visible.
 template <class Item, class Value>
 std::vector<const Item*> peaks(const std::vector<Item>& items, size_t most, Value value) {
     std::vector<const Item*> out;

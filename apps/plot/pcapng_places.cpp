@@ -6,10 +6,11 @@
 namespace roci::plot {
 namespace {
 
-// Block types and options of draft-ietf-opsawg-pcapng.
+// Block types, byte-order magic and option codes of draft-ietf-opsawg-pcapng.
 constexpr uint32_t kSection = 0x0a0d0d0a, kInterface = 1, kOldPacket = 2, kSimplePacket = 3, kPacket = 6;
 constexpr uint32_t kMagic = 0x1a2b3c4d, kSwappedMagic = 0x4d3c2b1a;
 constexpr uint16_t kName = 2, kFlags = 2;
+// Limits of this reader.
 constexpr uint32_t kMostBlock = 1 << 24;
 constexpr size_t kMostInterfaces = 1024, kMostName = 32;
 
@@ -35,7 +36,7 @@ bool PcapngPlaces::read_block(Block& block) {
     std::vector<uint8_t> head(8);
     if (!in_.read(reinterpret_cast<char*>(head.data()), 8)) return false;
     block.type = word(head, 0);
-    if (block.type == kSection) {  // the byte order follows the length
+    if (block.type == kSection) {  // the byte-order magic follows the length
         std::vector<uint8_t> magic(4);
         if (!in_.read(reinterpret_cast<char*>(magic.data()), 4)) return false;
         in_.seekg(-4, std::ios::cur);

@@ -13,9 +13,10 @@ namespace roci::plot {
 class PcapngPlaces {
 public:
     explicit PcapngPlaces(const std::string& path);
-    /// Place of the next packet, in the order of the file. nullopt at the end of the file, or if the file is not a pcapng.
+    /// Returns the place of the next packet, in the order of the file. Returns nullopt at the end of the file, or if the file is
+    /// not a pcapng.
     std::optional<Place> next();
-    /// Names of the interfaces read so far. "" for an interface without a name.
+    /// Returns the names of the interfaces read so far. An interface without a name has "".
     const std::vector<std::string>& names() const { return names_; }
 
 private:
@@ -26,7 +27,7 @@ private:
     bool read_block(Block& block);
     uint32_t word(const std::vector<uint8_t>& bytes, size_t at) const;
     uint16_t half(const std::vector<uint8_t>& bytes, size_t at) const;
-    /// The value of an option, empty if the option is absent. `at` is the offset of the first option.
+    /// Returns the value of an option, empty if the option is absent. `at` is the offset of the first option.
     std::vector<uint8_t> option(const std::vector<uint8_t>& body, size_t at, uint16_t code) const;
     Place place_of(const Block& block) const;
 

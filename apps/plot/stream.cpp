@@ -8,7 +8,7 @@
 namespace roci::plot {
 namespace {
 
-/// The path MTU, which is the payload of full packets. 0 if no message has two packets.
+/// Returns the path MTU, derived from the payload of full packets. Returns 0 if no message has two packets.
 uint32_t path_mtu(const View& a, const View& b) {
     uint32_t most = 0;
     for (const View* view : {&a, &b})

@@ -25,7 +25,7 @@ enum class Kind : uint8_t {
     cnp,
     count_,
 };
-/// The name of the kind for the page: "sent", "resent", …
+/// Returns the name of the kind for the page: "sent", "resent", …
 const char* kind_name(Kind kind);
 
 struct Event {
@@ -40,7 +40,7 @@ struct Event {
 
 struct Counts {
     uint64_t packets = 0;         ///< captured request packets, including copies
-    uint64_t sent = 0;            ///< number of PSNs of requests
+    uint64_t sent = 0;            ///< request packets, without copies
     uint64_t resent = 0;          ///< captured copies of requests that had been sent before
     uint64_t again = 0;           ///< part of `resent`: an earlier copy was captured
     uint64_t needless = 0;        ///< part of `again`: the request was already acknowledged
@@ -92,7 +92,7 @@ struct Gap {
 struct Stream {
     bool reliable = false;
     bool lost_known = false;  ///< losses are known, because both ends are in the capture
-    bool answered = false;    ///< the capture contains responses
+    bool answered = false;    ///< the capture contains ACKs, NAKs or responses
     std::vector<Event> events;
     std::vector<Acked> acked;
     std::vector<RttSample> rtt;
@@ -104,8 +104,9 @@ struct Stream {
     bool empty() const { return events.empty(); }
 };
 
-/// `requests` are the packets from the requester to the responder, `responses` the packets in the other direction. Both ends may
-/// send requests, so each view may contain both. Only requests in `requests` and responses in `responses` are used.
+/// Analyses the requests of one end. `requests` are the packets from the requester to the responder, `responses` the packets in
+/// the other direction. Both ends may send requests, so each view may contain requests and responses. Only requests in
+/// `requests`, and responses and CNPs in `responses`, are used.
 Stream analyse(const View& requests, const View& responses, wire::Service service);
 
 }  // namespace roci::plot

@@ -8,9 +8,9 @@ namespace {
 
 constexpr int64_t kCircle = int64_t{1} << 24;
 constexpr int64_t kWindow = 1 << 16;       ///< PSNs; a larger step is a new connection of the same QP numbers
-constexpr size_t kMostRequests = 1 << 17;  ///< requests that the tracker keeps
+constexpr size_t kMostRequests = 1 << 17;  ///< limit of requests, responses or holes that the tracker keeps
 constexpr uint64_t kReorderPackets = 16;   ///< a packet overtaken by more packets counts as lost
-constexpr int64_t kReorderTime = 100'000;  ///< nanoseconds; a packet later than this and than a round trip is lost
+constexpr int64_t kReorderTime = 100'000;  ///< nanoseconds; a packet later than this and than a round trip counts as lost
 
 }  // namespace
 
@@ -21,7 +21,7 @@ Tracker::Tracker(bool reliable, uint32_t mtu, bool requests_known, bool response
 }
 
 /// Extends a 24-bit PSN to a number that never wraps, near the known number `near`. A PSN far behind the acknowledged ones
-/// belongs to the next cycle. A PSN far ahead may be a long READ.
+/// belongs to the next cycle. A PSN far ahead is accepted, because it may be that of a long READ.
 int64_t Tracker::unwrap(uint32_t psn, int64_t near) const {
     const int64_t out = near + Psn(psn).distance_from(Psn(uint32_t(near & int64_t{kMask24})));
     const int64_t oldest = (reliable_ ? acked_ : next_) - kWindow;
@@ -193,7 +193,8 @@ void Tracker::prune() {
 }
 
 /// Classifies the PSNs that are not in the capture. Those of an unreliable requester count as lost. A reliable requester sends
-/// every PSN: if no NAK reported a gap, or if its PSNs are acknowledged, the packets arrived and only the capture lacks them.
+/// every PSN: if no NAK reported a hole, or if the PSNs of the hole are acknowledged, the packets arrived and only the capture
+/// lacks them.
 void Tracker::finish_holes() {
     for (const auto& [begin, hole] : holes_) {
         const int64_t overlooked = !reliable_ ? begin : hole.reported ? std::clamp(acked_ + 1, begin, hole.end) : hole.end;

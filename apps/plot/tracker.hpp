@@ -1,4 +1,4 @@
-// Follows the requests of one end packet by packet. It keeps the state to classify the next packet, and writes a Stream.
+// Follows the requests of one end packet by packet. A Tracker keeps the state to classify the next packet, and writes a Stream.
 #pragma once
 
 #include <map>
@@ -10,8 +10,8 @@
 
 namespace roci::plot {
 
-/// Extended PSNs start here, which leaves room for earlier ones. It is a multiple of 2^24 and of 10^6, so that round PSNs remain
-/// round.
+/// The first extended PSN. Smaller numbers remain for earlier PSNs. The value is a multiple of 2^24 and of 10^6, so that round
+/// PSNs remain round.
 inline constexpr int64_t kFirstCircle = (int64_t{1} << 24) * 15'625;
 
 class Tracker {
@@ -32,7 +32,7 @@ private:
         uint32_t copies = 1;
         bool reads = false;
     };
-    /// The data of each request from which its message is made.
+    /// The data of a request that make_messages() uses.
     struct Info {
         int64_t psn = 0, time = 0;
         uint32_t payload = 0, dma_length = 0, span = 1, resent = 0;
@@ -43,11 +43,11 @@ private:
         uint64_t bytes = 0;
         bool reads = false;
     };
-    /// PSNs that later packets overtook.
+    /// PSNs that are not captured yet, although later PSNs are.
     struct Hole {
         int64_t end = 0, time = 0;
         uint64_t requests = 0;  ///< number of requests before the hole was found
-        bool reported = false;  ///< a NAK named it
+        bool reported = false;  ///< a NAK reported the hole
     };
 
     int64_t unwrap(uint32_t psn, int64_t near) const;

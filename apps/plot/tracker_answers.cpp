@@ -7,7 +7,7 @@
 namespace roci::plot {
 namespace {
 
-// Bits 6..5 of the syndrome (IBA 9.7.5.1.2): 0 is an ACK. Below them is the code of a NAK.
+// Values of bits 6..5 of the syndrome (IBA 9.7.5.1.2); 0 is an ACK. Bits 4..0 are the code of a NAK.
 constexpr uint8_t kRnr = 1, kNak = 3;
 constexpr uint8_t kind_of(uint8_t syndrome) { return syndrome >> 5 & 3; }
 constexpr uint8_t kSequenceError = 0;
@@ -49,7 +49,7 @@ void Tracker::nak(const Sighting& s, int64_t psn) {
     if (const auto hole = hole_with(psn); hole != holes_.end()) hole->second.reported = true;
     const auto known = requests_.find(psn);
     if (known == requests_.end() || requests_known_) return;
-    // If the NAK was in flight when the packet was sent again, it does not concern the new copy.
+    // If the packet was sent again while the NAK was in flight, the NAK does not concern the new copy.
     Event& copy = out_.events[known->second.event];
     if (known->second.copies == 1 || s.frame->time - copy.time >= least_rtt_.value_or(0)) mark_lost(copy);
 }
@@ -63,7 +63,8 @@ void Tracker::read_response(const Sighting& s, int64_t psn) {
         return;
     }
     ++c.responses;
-    // If a READ was repeated and its response appears after later ones, the first copy was lost before the place of the capture.
+    // If a READ was repeated and a response appears after later ones, the first copy of the response was lost before the place of
+    // the capture.
     if (!responses_known_ && psn < response_next_ && read != requests_.end() && read->second.copies > 1)
         missing(s.frame->time, psn, true);
     c.lost_responses += s.lost;
@@ -146,7 +147,7 @@ int64_t Tracker::acked_at(int64_t psn) const {
     return at == out_.acked.end() ? -1 : at->time;
 }
 
-/// The name of a message by the opcode of its last packet: "RC WRITE Last with Immediate" gives "WRITE with Immediate".
+/// Returns the name of a message by the opcode of its last packet: "RC WRITE Last with Immediate" gives "WRITE with Immediate".
 static std::string message_name(uint8_t opcode) {
     const char* text = wire::opcode_info(opcode).name;
     std::string name = text != nullptr ? text : "?";

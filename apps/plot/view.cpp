@@ -45,8 +45,8 @@ Ends ends_of(const Capture& c, const Flow& flow) {
 using Identity = std::tuple<uint8_t, uint32_t, uint8_t, uint32_t>;
 Identity identity_of(const Frame& f) { return {f.opcode, f.psn, f.syndrome, f.payload}; }
 
-/// Matches each received packet to a sent packet. If several sent packets are equal, it chooses the newest: a packet is sent
-/// again only when the earlier copy should have arrived.
+/// Matches each received packet to a sent packet. If several sent packets are equal, the function chooses the newest: a packet is
+/// sent again only when the earlier copy should have arrived.
 std::vector<int64_t> match(const Capture& c, const Flow& flow, const Ends& ends, int64_t& last_received) {
     std::map<Identity, std::vector<size_t>> waiting;  // positions in flow.frames
     std::vector<int64_t> received(flow.frames.size(), -1);

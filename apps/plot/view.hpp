@@ -18,8 +18,8 @@ struct View {
     bool both_ends = false;  ///< both ends are in the capture, so `lost` is known
 };
 
-/// The view of `flow`; kNoFlow gives an empty view. With `at_receiver` and both ends in the capture, times are those of the
-/// receiver.
+/// Returns the view of `flow`; kNoFlow gives an empty view. If `at_receiver` is true and both ends are in the capture, the times
+/// of received packets are those of the receiver.
 View view_of(const Capture& capture, uint32_t flow, bool at_receiver);
 
 }  // namespace roci::plot

@@ -16,10 +16,10 @@ std::string byte_text(uint64_t bytes);                                          
 std::string rate_text(double bits_per_second);
 uint32_t wire_psn(int64_t psn);  ///< the 24 bits of an extended PSN
 
-/// Sentences about the events of a connection.
+/// Returns sentences about the events of a connection.
 std::vector<std::string> sentences(const Analysed& a);
-/// The text that `roci plot` prints: capture, notices, connections. Lines have at most `columns` characters, unless a word is
-/// longer.
+/// Returns the text that `roci plot` prints: capture, notices, connections. Lines have at most `columns` characters, unless a
+/// word is longer.
 std::string summary_text(const Analysis& a, size_t columns);
 
 }  // namespace roci::plot

@@ -40,7 +40,7 @@ struct Answer {
     std::vector<std::byte> body;
     std::vector<UniqueFd> fds;
 
-    /// The body as a plain struct. An older rocid may send a shorter body; the rest of the struct is then zero.
+    /// Returns the body as a plain struct. An older rocid may send a shorter body; the rest of the struct is then zero.
     template <class T>
     T as() const {
         T out{};
@@ -51,8 +51,8 @@ struct Answer {
 
 class ControlClient {
 public:
-    /// Connects and exchanges versions. Returns nullopt if no rocid answers or if its ABI version differs. `why` then names the
-    /// cause and the remedy.
+    /// Connects and exchanges versions. Returns nullopt if no rocid answers or if the ABI versions differ. `why` then names the
+    /// cause.
     static std::optional<ControlClient> connect(const std::string& socket_path, std::string& why);
 
     Answer request(abi::Op op, std::span<const std::byte> body = {});

@@ -1,4 +1,4 @@
-// rocid's counter page (abi/counter_page.hpp), mapped read-only. To read it, no request to rocid is needed.
+// rocid's counter page (abi/counter_page.hpp), mapped read-only. After open() the counters are read without requests to rocid.
 #pragma once
 
 #include <memory>
@@ -35,13 +35,13 @@ public:
     const std::vector<CounterLabel>& device_labels() const { return device_labels_; }
     uint32_t engines() const { return header_.engines; }
     uint32_t pid() const { return header_.pid; }
-    /// Values of an engine's counters, in the order of the labels.
+    /// Returns the values of an engine's counters, in the order of the labels.
     std::vector<uint64_t> engine_values(uint32_t engine) const;
-    /// Values of a device's counters, counted by one engine.
+    /// Returns the values of a device's counters, counted by one engine.
     std::vector<uint64_t> device_values_of(uint32_t engine, uint32_t device) const;
-    /// Time stamp counter cycles per millisecond. 0 if unknown.
+    /// Returns the cycles of the time stamp counter per millisecond; 0 if unknown.
     uint32_t cycles_per_ms() const { return header_.names >= sizeof header_ ? header_.cycles_per_ms : 0; }
-    /// Values of a device's counters, summed over all engines.
+    /// Returns the values of a device's counters, summed over all engines.
     std::vector<uint64_t> device_values(uint32_t device) const;
 
 private:

@@ -32,7 +32,7 @@ std::string environment(const char* name) {
     return value != nullptr ? value : "";
 }
 
-/// Creates a folder that only this user can write to, and checks its owner: in /tmp another user could have created it first.
+/// Creates a folder that only this user can write to, and checks its owner: in /tmp another user could have created the folder.
 bool private_folder(const std::string& folder, std::string& why) {
     struct stat s {};
     if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
@@ -52,11 +52,11 @@ std::optional<Daemon> try_socket(const std::string& socket, bool ephemeral, std:
     return Daemon{socket, ephemeral, std::move(*client)};
 }
 
-/// The socket of --socket or $ROCI_SOCKET, or "".
+/// Returns the socket of --socket or $ROCI_SOCKET, or "".
 std::string named_socket(const Where& where) { return !where.socket.empty() ? where.socket : environment(abi::kSocketEnv); }
 
-/// Advice for a named socket that does not answer. It depends on the cause: missing permission for the socket or its folder, or
-/// no rocid.
+/// Returns advice for a named socket that does not answer. The advice depends on the cause: missing permission for the socket or
+/// its folder, or no rocid.
 std::string remedy(const std::string& socket) {
     if (access(socket.c_str(), W_OK) != 0 && errno == EACCES)
         return "your user may not connect: join the group of the socket (usermod -aG), or see socket_mode and socket_group of "
@@ -65,7 +65,7 @@ std::string remedy(const std::string& socket) {
     return fmt::format("is rocid running there? start one with `rocid --loopback --socket {}`", socket);
 }
 
-/// The last lines of the log, which contain the reason of a failed start.
+/// Returns the last lines of the log. They contain the reason of a failed start.
 std::string tail(const std::string& file) {
     std::ifstream in(file);
     std::vector<std::string> lines;
@@ -96,7 +96,7 @@ std::string tail(const std::string& file) {
     _exit(127);
 }
 
-/// Starts rocid as a grandchild, so that init reaps it. Returns the read end of its ready pipe.
+/// Starts rocid as a grandchild, so that init reaps it. Returns the read end of the pipe to which rocid writes "ready".
 UniqueFd spawn_rocid(const std::string& rocid, const Where& where, const std::string& socket) {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) return {};
@@ -110,7 +110,7 @@ UniqueFd spawn_rocid(const std::string& rocid, const Where& where, const std::st
     return UniqueFd(ends[0]);
 }
 
-/// Returns true when rocid writes "ready". Returns false if rocid ends first, which closes the pipe, or on timeout.
+/// Returns true when rocid writes "ready". Returns false on timeout, or if rocid ends and thereby closes the pipe.
 bool wait_ready(int fd) {
     pollfd p{.fd = fd, .events = POLLIN, .revents = 0};
     char word[16];

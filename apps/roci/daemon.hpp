@@ -1,4 +1,4 @@
-// Finds a running rocid, or starts an ephemeral rocid with loopback devices.
+// Finds a running rocid, or starts an ephemeral rocid.
 #pragma once
 
 #include <optional>
@@ -13,7 +13,7 @@ struct Where {
     std::string socket;   ///< --socket, or ""
     std::string config;   ///< --config: configuration of an ephemeral rocid, or ""
     bool single = false;  ///< --single: an ephemeral rocid with one device
-    bool keep = false;    ///< an ephemeral rocid stays after its last session
+    bool keep = false;    ///< true: an ephemeral rocid stays after its last session
 };
 
 /// A rocid that accepted a connection. An ephemeral rocid lives at least as long as `session` is open.
@@ -23,20 +23,21 @@ struct Daemon {
     ControlClient session;
 };
 
-/// The socket of this user's ephemeral rocid: one per user and configuration, so that programs share it.
-/// Returns "", with `why` set, if there is no safe folder for it.
+/// Returns the socket of this user's ephemeral rocid. Each user and configuration has one ephemeral rocid, which programs share.
+/// Returns "", with `why` set, if there is no safe folder for the socket.
 std::string ephemeral_socket(const Where& where, std::string& why);
 
 /// Connects to the rocid of --socket or $ROCI_SOCKET, if one of them is set. Otherwise connects to the first of these that
-/// accepts: the rocid of `roci up`, the system's rocid, the user's ephemeral rocid. With --config or --single only the ephemeral
-/// rocid of this choice is suitable. Returns nullopt, with `why` set, if there is none.
+/// accepts: the rocid of `roci up`, the system's rocid, the user's ephemeral rocid. With --config or --single tries only the
+/// ephemeral rocid of this choice. Returns nullopt, with `why` set, if no rocid accepts.
 std::optional<Daemon> find_daemon(const Where& where, std::string& why);
 
-/// The socket of the rocid that `roci up` starts for this user. Returns "", with `why` set, if there is no safe folder for it.
+/// Returns the socket of the rocid that `roci up` starts for this user, or "", with `why` set, if there is no safe folder for it.
 std::string up_socket(std::string& why);
-/// Starts a rocid that serves `socket`, and waits until it serves. Returns nullopt on failure; `why` then has the end of its log.
+/// Starts a rocid that serves `socket`, and waits until it serves. Returns nullopt, with `why` set, on failure. If rocid ends or
+/// does not become ready, `why` includes the end of rocid's log.
 std::optional<Daemon> start_daemon(const Where& where, const std::string& socket, std::string& why);
-/// Calls find_daemon(). If there is no rocid, starts an ephemeral rocid and waits until it serves.
+/// Calls find_daemon(). If that finds no rocid and the user named no socket, starts an ephemeral rocid and waits until it serves.
 std::optional<Daemon> find_or_start_daemon(const Where& where, std::string& why);
 
 }  // namespace roci::cli

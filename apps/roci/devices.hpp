@@ -1,4 +1,4 @@
-// The attributes of rocid's devices that `roci run` shows in a program's /sys/class/infiniband.
+// The attributes of rocid's devices, for the /sys/class/infiniband of `roci run` and for the output of `roci up`.
 #pragma once
 
 #include <string>
@@ -20,9 +20,9 @@ struct Device {
 /// refuses.
 std::vector<Device> query_devices(const std::string& socket_path, std::string& why);
 
-/// A GID as the kernel writes it: "fe80:0000:…".
+/// Returns a GID as the kernel writes it: "fe80:0000:…".
 std::string gid_text(const abi::GidValue& gid);
-/// A GUID, which is big endian in memory, as the kernel writes it: "0200:00ff:fe00:0001".
+/// Returns a GUID as the kernel writes it: "0200:00ff:fe00:0001". `guid_be` is big endian in memory.
 std::string guid_text(uint64_t guid_be);
 
 }  // namespace roci::cli

@@ -44,7 +44,7 @@ struct NamedFinding {
     const char* name;
     Finding finding;
 };
-/// Runs all checks. The worst findings come first; equally bad findings are in the order of the table.
+/// Runs all checks. The worst findings come first; equally bad findings are in the order of checks().
 std::vector<NamedFinding> examine(const Machine& machine);
 std::string report(const std::vector<NamedFinding>& findings);
 

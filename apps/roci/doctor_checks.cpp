@@ -29,7 +29,7 @@ bool exists(const Machine& m, const std::string& path) {
     return fs::exists(m.root + path, none);
 }
 
-/// The first word of a file. "" if the file cannot be read.
+/// Returns the first word of a file, or "" if the file cannot be read.
 std::string word_of(const Machine& m, const std::string& path) {
     std::ifstream in(m.root + path);
     std::string word;
@@ -175,7 +175,7 @@ Finding container(const Machine& m) {
 }
 
 /// Checks that `roci run` may create the namespaces in which it adds devices to the program's view of /sys. UCX, pyverbs and
-/// other programs search for devices there.
+/// other programs search for devices in /sys.
 Finding private_view(const Machine& m) {
     if (has(m, kSysAdmin)) return good("can be made");
     const long allowed = number_of(m, "/proc/sys/user/max_user_namespaces"),
@@ -209,8 +209,8 @@ Finding other_devices(const Machine& m) {
             "the kernel has " + joined(devices) + "; programs under `roci run` see rocid's devices, others the kernel's", ""};
 }
 
-/// Looks for another libibverbs that a program could load instead of ours: a preloaded one, or one in a folder that an RPATH may
-/// name.
+/// Looks for another RDMA library that a program could load instead of ours: a preloaded one, or one in a folder that an RPATH
+/// may name.
 Finding other_libraries(const Machine& m) {
     const std::string preload = m.variable("LD_PRELOAD");
     for (const char* name : {"libibverbs", "librdmacm", "libmlx5", "libvma"})

@@ -15,7 +15,7 @@ namespace roci::cli {
 class TemporaryFile {
 public:
     TemporaryFile();
-    /// A path by which another open() reads the file from its beginning.
+    /// Returns a path by which another open() reads the file from its beginning.
     std::string path() const;
     /// Returns false if the file cannot grow.
     bool append(const char* data, size_t size);
@@ -30,7 +30,8 @@ struct LiveCapture {
     std::vector<std::string> notices;
 };
 
-/// Captures until the time has passed, a signal arrives or the queue pair is destroyed. Throws plot::Failure if rocid refuses.
+/// Captures until the time has passed, SIGINT or SIGTERM arrives, the queue pair is destroyed, the file is full or rocid ends the
+/// capture. Throws plot::Failure if there is no rocid or if rocid refuses.
 LiveCapture capture_qp(const Where& where, uint32_t qpn, double seconds);
 
 }  // namespace roci::cli

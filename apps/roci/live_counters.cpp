@@ -17,7 +17,7 @@
 namespace roci::cli {
 namespace {
 
-/// Bytes per unit of a file. PortXmitData and PortRcvData count words of four bytes (IBA 16.1.3.5).
+/// Returns 4 for the files of PortXmitData and PortRcvData, which count words of four bytes (IBA 16.1.3.5), else 1.
 uint64_t unit_of(const char* file) { return std::strstr(file, "_data") != nullptr ? 4 : 1; }
 
 const qp::CounterInfo* info_of(const std::string& name) {
@@ -26,7 +26,7 @@ const qp::CounterInfo* info_of(const std::string& name) {
 }
 
 /// Closes all inherited descriptors but `keep`. If a pipe stayed open here, its reader would not see the end when the user's
-/// program closes it.
+/// program closes the pipe.
 void close_others(std::vector<int> keep) {
     std::ranges::sort(keep);
     unsigned from = 0;

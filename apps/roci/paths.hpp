@@ -6,11 +6,12 @@
 
 namespace roci::cli {
 
-/// Path of the rocid to start: in the folder of roci, in the build tree, in the sbin next to roci's bin, in Meson's installation
-/// folder, or in PATH. "" if there is none.
+/// Returns the path of the rocid to start: in the folder of roci, in the build tree, in the sbin next to roci's bin, in Meson's
+/// installation folder, or in PATH. Returns "" if there is none.
 std::string find_rocid();
 
-/// Folders with our libibverbs.so.1 and librdmacm.so.1, for LD_LIBRARY_PATH. Empty if there is no libibverbs.so.1.
+/// Returns the folders with our libibverbs.so.1 and librdmacm.so.1, for LD_LIBRARY_PATH. Returns none if there is no
+/// libibverbs.so.1.
 std::vector<std::string> library_folders();
 
 }  // namespace roci::cli

@@ -67,7 +67,7 @@ bool write_all(int fd, const char* data, size_t size) {
     return true;
 }
 
-/// Copies frames until the capture ends. Returns false if the output accepts no more.
+/// Copies the bytes of one read(). Sets `ended` at the end of the capture. Returns false if the output accepts no more.
 bool copy_some(int from, int to, bool& ended) {
     char buffer[1 << 16];
     const ssize_t n = read(from, buffer, sizeof buffer);

@@ -17,8 +17,8 @@ struct PcapOptions {
     double seconds = 0;  ///< 0: until a signal arrives
 };
 
-/// Captures until a signal or the time limit ends it. Prints to stderr how many frames were captured and missed. Returns the exit
-/// code.
+/// Captures until a signal arrives or the time limit has passed. Prints the number of captured and missed frames to stderr.
+/// Returns the exit code.
 int pcap(const PcapOptions& options);
 
 }  // namespace roci::cli

@@ -1,4 +1,4 @@
-// `roci plot`: makes a page with graphs of a connection's packets, from a capture or from a queue pair at work.
+// `roci plot`: makes a page with graphs of a connection's packets, from a capture file or from a live capture of a queue pair.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,13 @@ struct PlotOptions {
     uint32_t qpn = 0;      ///< queue pair to capture; 0: none
     double seconds = 5;    ///< duration of the live capture
     uint32_t flow = 0;     ///< number of a connection, 0: all
-    bool as_json = false;  ///< print the data instead of the page
+    bool as_json = false;  ///< write the data instead of the page
 };
 
-/// Returns the exit status (plot::Ending).
+/// Makes the page or the data. Returns the exit status (plot::Ending).
 int plot(const PlotOptions& options);
 
-/// The lines of the manual page about the exit status.
+/// The text of the manual page about the exit status of `roci plot`.
 inline constexpr const char* kPlotExitStatus =
     "roci plot: 0: the page is made, also of a capture that is cut; 1: the capture cannot be read, or the page not be written; "
     "2: the "

@@ -28,7 +28,7 @@ void write_text(const fs::path& path, const std::string& text) {
     if (!file) refuse(path);
 }
 
-/// /proc/self/uid_map and gid_map take exactly one write(2).
+/// Writes the text by one write(2), because /proc/self/uid_map and gid_map accept only one.
 void write_map(const char* path, const std::string& text) {
     const int fd = open(path, O_WRONLY | O_CLOEXEC);
     const bool ok = fd >= 0 && write(fd, text.data(), text.size()) == ssize_t(text.size());
@@ -41,7 +41,7 @@ void enter_namespaces() {
     const gid_t gid = getegid();
     if (unshare(CLONE_NEWNS) != 0) {
         if (unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) refuse("user namespace");
-        write_map("/proc/self/setgroups", "deny");  // without it the kernel refuses an unprivileged gid_map (user_namespaces(7))
+        write_map("/proc/self/setgroups", "deny");  // otherwise the kernel refuses an unprivileged gid_map (user_namespaces(7))
         write_map("/proc/self/uid_map", fmt::format("{0} {0} 1", uid));
         write_map("/proc/self/gid_map", fmt::format("{0} {0} 1", gid));
     }
@@ -77,7 +77,7 @@ void show_entries_again(const std::string& below, const fs::path& folder, Names 
 /// Covers `folder` with a tmpfs, so that entries can be added. The tmpfs shows all old entries except `except`. On failure the
 /// folder is unchanged.
 void cover(const fs::path& folder, Names except) {
-    const int old = open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);  // reaches the covered folder after the mount
+    const int old = open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);  // refers to the covered folder after the mount
     if (old < 0) refuse(folder);
     if (mount("rocinante", folder.c_str(), "tmpfs", MS_NOSUID, "mode=755") != 0) refuse("tmpfs on " + folder.string());
     try {
@@ -90,8 +90,8 @@ void cover(const fs::path& folder, Names except) {
     close(old);
 }
 
-/// Covers `folder`/infiniband, so that entries can be added, and returns its path. If the system has this folder, its entries
-/// other than `devices` remain visible.
+/// Returns the path of `folder`/infiniband, in which entries can be added. If `folder`/infiniband exists, covers it; the old
+/// entries other than `devices` remain visible. Otherwise covers `folder` and creates `folder`/infiniband.
 fs::path own_infiniband(const fs::path& folder, Names devices) {
     fs::path ours = folder / "infiniband";
     cover(fs::is_directory(ours) ? ours : folder, devices);

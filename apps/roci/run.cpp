@@ -54,7 +54,7 @@ void show_devices(const std::string& socket) {
         why);
 }
 
-/// The program inherits the session's descriptor, so that an ephemeral rocid lives as long as the program or a child of it. The
+/// Passes the session's descriptor to the program, so that an ephemeral rocid lives as long as the program or a child of it. The
 /// number of the descriptor is high, because some programs expect low numbers for their own files.
 void keep_alive_with_program(ControlClient session) {
     rlimit limit{};

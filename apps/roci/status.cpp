@@ -1,10 +1,12 @@
 #include "status.hpp"
 
 #include <fmt/format.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -17,7 +19,7 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
-constexpr size_t kWidth = 100, kLongCell = 40;
+constexpr size_t kLongCell = 40, kLeastText = 20;
 
 }  // namespace
 
@@ -40,7 +42,7 @@ bool says_nothing(const json& value) {
     return value.is_null() || value == 0 || (value.is_string() && value.get_ref<const std::string&>().empty());
 }
 
-/// The text of a cell. A list of scalars is separated by commas. An object is shown as its entries that are not zero.
+/// Returns the text of a cell. Commas separate the scalars of a list. Of an object, entries that are zero or empty are omitted.
 std::string cell(const json& value) {
     if (value.is_string()) return value.get<std::string>();
     if (!value.is_structured()) return value.dump();
@@ -55,18 +57,18 @@ std::string cell(const json& value) {
     return out;
 }
 
-/// Breaks `text` into lines of at most kWidth characters, indented by `indent`.
-std::string wrapped(const std::string& text, size_t indent) {
+/// Breaks `text` into lines of at most `width` characters, indented by `indent`.
+std::string wrapped(const std::string& text, size_t indent, size_t width) {
     const std::string margin(indent, ' ');
     std::string out;
-    for (const std::string& line : wrap(text, kWidth - indent)) out += margin + line + "\n";
+    for (const std::string& line : wrap(text, width - indent)) out += margin + line + "\n";
     return out;
 }
 
 /// Returns true for an object whose cell would be long. Such an object is printed on separate lines.
 bool is_long(const json& value) { return value.is_object() && cell(value).size() > kLongCell; }
 
-/// Keys of all rows in the order in which they appear, without those that are shown below the table.
+/// Returns the keys of all rows in the order in which they appear, without those that are shown below the table.
 std::vector<std::string> columns_of(const json& rows) {
     std::vector<std::string> columns;
     std::set<std::string> below;
@@ -79,17 +81,19 @@ std::vector<std::string> columns_of(const json& rows) {
     return columns;
 }
 
-std::string section(const std::string& title, const json& value);
+std::string section(const std::string& title, const json& value, size_t width);
+std::string object_section(const std::string& title, const json& object, size_t width);
 
-/// A name that distinguishes a row from the others.
+/// Returns a name that distinguishes a row from the others.
 std::string name_of(const json& row, size_t index) {
     for (const char* key : {"name", "id", "qpn", "index"})
         if (row.contains(key)) return cell(row[key]);
     return std::to_string(index);
 }
 
-/// Prints each table inside a row as a separate table, with a title such as "device roci0: gids".
-std::string inner_tables(const std::string& title, const json& rows) {
+/// Returns each table inside a row as a separate table, with a title such as "device roci0: gids". Does the same for long
+/// objects.
+std::string inner_tables(const std::string& title, const json& rows, size_t width) {
     std::string out;
     std::set<std::string> long_keys;
     for (const json& row : rows)
@@ -98,33 +102,53 @@ std::string inner_tables(const std::string& title, const json& rows) {
     for (size_t i = 0; i < rows.size(); ++i)
         for (const auto& [key, value] : rows[i].items()) {
             const std::string whole = fmt::format("{} {}: {}", title, name_of(rows[i], i), key);
-            if (is_table(value)) out += section(whole, value);
-            if (long_keys.contains(key) && !cell(value).empty()) out += fmt::format("{}\n{}\n", whole, wrapped(cell(value), 2));
+            if (is_table(value)) out += section(whole, value, width);
+            if (long_keys.contains(key) && !cell(value).empty())
+                out += fmt::format("{}\n{}\n", whole, wrapped(cell(value), 2, width));
         }
     return out;
 }
 
-std::string rows_section(const std::string& title, const json& rows) {
+bool fits(const std::string& text, size_t width) {
+    for (size_t begin = 0; begin < text.size();) {
+        const size_t end = std::min(text.find('\n', begin), text.size());
+        if (end - begin > width) return false;
+        begin = end + 1;
+    }
+    return true;
+}
+
+/// Prints a table, or each row by itself if the table does not fit into the width.
+std::string rows_section(const std::string& title, const json& rows, size_t width) {
     Table table(columns_of(rows));
     for (const json& row : rows) {
         std::vector<std::string> cells;
         for (const std::string& column : table.columns()) cells.push_back(row.contains(column) ? cell(row[column]) : "");
         table.add(std::move(cells));
     }
-    return fmt::format("{}\n{}\n", title, table.text(kWidth)) + inner_tables(title, rows);
+    const std::string text = table.text(width);
+    if (fits(text, width)) return fmt::format("{}\n{}\n", title, text) + inner_tables(title, rows, width);
+    std::string out;
+    for (size_t i = 0; i < rows.size(); ++i)
+        out += object_section(fmt::format("{} {}", title, name_of(rows[i], i)), rows[i], width);
+    return out;
 }
 
-std::string object_section(const std::string& title, const json& object) {
+std::string object_section(const std::string& title, const json& object, size_t width) {
     size_t longest = 0;
     for (const auto& [key, value] : object.items())
         if (!is_table(value)) longest = std::max(longest, key.size());
     std::string facts, tables;
     for (const auto& [key, value] : object.items()) {
         if (is_table(value)) {
-            tables += section(fmt::format("{} {}", title, key), value);
+            tables += section(fmt::format("{} {}", title, key), value, width);
             continue;
         }
-        std::string text = wrapped(cell(value), longest + 3);
+        if (longest + 3 + kLeastText > width) {  // the value follows in a line of its own
+            facts += fmt::format("  {}\n{}", key, wrapped(cell(value), 4, width));
+            continue;
+        }
+        std::string text = wrapped(cell(value), longest + 3, width);
         if (text.empty()) text = "\n";
         facts +=
             fmt::format("  {:<{}}", key, longest + (text == "\n" ? 0 : 1)) + (text == "\n" ? text : text.substr(longest + 3));
@@ -132,9 +156,9 @@ std::string object_section(const std::string& title, const json& object) {
     return (facts.empty() ? "" : fmt::format("{}\n{}\n", title, facts)) + tables;
 }
 
-std::string section(const std::string& title, const json& value) {
-    if (is_table(value)) return rows_section(title, value);
-    if (value.is_object()) return object_section(title, value);
+std::string section(const std::string& title, const json& value, size_t width) {
+    if (is_table(value)) return rows_section(title, value, width);
+    if (value.is_object()) return object_section(title, value, width);
     const std::string text = cell(value);
     return fmt::format("{}\n  {}\n\n", title, text.empty() ? "none" : text);
 }
@@ -168,7 +192,7 @@ json filter_status(const json& status, const StatusOptions& o) {
     return out;
 }
 
-std::string qp_page(const json& status) {
+std::string qp_page(const json& status, size_t width) {
     std::string out;
     for (const json& s : status["sessions"])
         for (const json& q : s["qps"]) {
@@ -177,16 +201,16 @@ std::string qp_page(const json& status) {
             facts["program"] = fmt::format("{} (pid {}, user {})", s.value("program", ""), s.value("pid", int64_t{0}),
                                            s.value("uid", int64_t{0}));
             facts["device"] = s.value("device", json());
-            out += object_section(fmt::format("QP {}", q.value("qpn", 0u)), facts);
-            if (q.contains("counters")) out += object_section("counters", q["counters"]);
+            out += object_section(fmt::format("QP {}", q.value("qpn", 0u)), facts, width);
+            if (q.contains("counters")) out += object_section("counters", q["counters"], width);
         }
     return out;
 }
 
-std::string status_tables(const json& status) {
+std::string status_tables(const json& status, size_t width) {
     std::string out;
     for (const auto& [key, value] : status.items())
-        if (key != "limits") out += section(key, value);
+        if (key != "limits") out += section(key, value, width);
     return out;
 }
 
@@ -197,7 +221,16 @@ int refuse(const std::string& why) {
     return 1;
 }
 
+/// Returns the width of the output: that of a narrow terminal, otherwise kStatusWidth.
+size_t output_width() {
+    constexpr size_t kNarrowest = 30;
+    winsize size{};
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return kStatusWidth;
+    return std::clamp<size_t>(size.ws_col, kNarrowest, kStatusWidth);
+}
+
 int filtered(const StatusOptions& o, const json& status) {
+    const size_t width = output_width();
     const json left = filter_status(status, o);
     if (left["devices"].empty()) return refuse(fmt::format("this rocid has no device '{}'", o.device));
     if (o.qpn && left["sessions"].empty())
@@ -205,7 +238,8 @@ int filtered(const StatusOptions& o, const json& status) {
     if (o.as_json)
         fmt::print("{}\n", left.dump(2, ' ', false, json::error_handler_t::replace));
     else
-        fmt::print("{}", o.qpn ? qp_page(left) : section("devices", left["devices"]) + section("sessions", left["sessions"]));
+        fmt::print("{}", o.qpn ? qp_page(left, width)
+                               : section("devices", left["devices"], width) + section("sessions", left["sessions"], width));
     return 0;
 }
 
@@ -223,10 +257,11 @@ int status(const StatusOptions& o) {
     const json parsed = json::parse(text, nullptr, false);
     if (!parsed.is_object()) return refuse("rocid sent a status that is not JSON");
     if (o.filters()) return filtered(o, parsed);
+    const size_t width = output_width();
     if (o.limits && parsed.contains("limits"))
-        fmt::print("{}", section("limits", parsed["limits"]));
+        fmt::print("{}", section("limits", parsed["limits"], width));
     else
-        fmt::print("{}", wrapped("rocid at " + daemon->socket, 0) + "\n" + status_tables(parsed));
+        fmt::print("{}", wrapped("rocid at " + daemon->socket, 0, width) + "\n" + status_tables(parsed, width));
     return 0;
 }
 

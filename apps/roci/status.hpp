@@ -32,9 +32,10 @@ std::string fetch_status(ControlClient& client, std::string& why);
 
 /// Returns the devices and sessions of rocid's JSON that match the options.
 nlohmann::ordered_json filter_status(const nlohmann::ordered_json& status, const StatusOptions& options);
-/// The tables of `roci status`, from rocid's JSON, at most 100 columns wide.
-std::string status_tables(const nlohmann::ordered_json& status);
-/// All fields of one QP as text, from the result of filter_status().
-std::string qp_page(const nlohmann::ordered_json& status);
+inline constexpr size_t kStatusWidth = 100;
+/// The tables of `roci status`, from rocid's JSON. No line is wider than `width`, except if it consists of one longer word.
+std::string status_tables(const nlohmann::ordered_json& status, size_t width = kStatusWidth);
+/// Returns all fields of the QPs in the result of filter_status() as text.
+std::string qp_page(const nlohmann::ordered_json& status, size_t width = kStatusWidth);
 
 }  // namespace roci::cli

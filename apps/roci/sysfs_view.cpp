@@ -25,7 +25,7 @@ struct FileOf {
     TextOf text;
 };
 
-/// Index and name of a value of an enumeration of <infiniband/verbs.h>, as the kernel prints it: "4: ACTIVE".
+/// Returns index and name of a value of an enumeration of <infiniband/verbs.h>, as the kernel prints it: "4: ACTIVE".
 template <size_t N>
 std::string numbered(uint32_t value, const std::array<const char*, N>& names) {
     return fmt::format("{}: {}", value, value < N ? names[value] : "<unknown>");
@@ -73,9 +73,9 @@ constexpr FileOf kPortFiles[] = {
 
 constexpr uint32_t kMaxGids = 1024;
 
-/// As in the kernel, every index has a GID, most of them zero, and only a GID in use has a type and a netdev. If the device has
-/// no interface, the netdev is the interface by which the kernel would reach the GID. UCX 1.14 and newer treats a GID as
-/// unreachable if it has no netdev, or if the netdev has no route to it.
+/// Adds the files of GIDs. As in the kernel, every index has a GID, most of them zero, and only a GID in use has a type and a
+/// netdev. If a GID has no interface, the netdev is the interface by which the kernel would reach the GID. UCX 1.14 and newer
+/// treats a GID as unreachable if it has no netdev, or if the netdev has no route to it.
 void add_gids(const std::string& port, const Device& device, const HostFacts& host, std::vector<ViewEntry>& out) {
     std::vector<abi::GidValue> table(std::min(device.port.gid_table_length, kMaxGids));
     for (const abi::GidEntry& g : device.gids) {
@@ -124,8 +124,8 @@ bool has_address(const ifaddrs& i, const in6_addr& wanted) {
     return std::memcmp(&reinterpret_cast<const sockaddr_in*>(i.ifa_addr)->sin_addr, &wanted.s6_addr[12], 4) == 0;
 }
 
-/// The interface by which this machine's kernel would send to the address. "lo" if the kernel has no route. The function connects
-/// a UDP socket, which sends nothing, and reads its source address.
+/// Returns the interface by which this machine's kernel would send to the address, or "lo" if the kernel has no route. The
+/// function connects a UDP socket, without sending anything, and reads the socket's source address.
 std::string interface_towards(const abi::GidValue& gid) {
     std::string name = "lo";
     const int fd = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);

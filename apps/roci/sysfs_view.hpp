@@ -1,5 +1,4 @@
-// The /sys/class/infiniband that programs expect of an RDMA device, as a list of files. The functions
-// write nothing; private_view.hpp does.
+// The /sys/class/infiniband that programs expect of an RDMA device, as a list of files. enter_private_view() creates the files.
 #pragma once
 
 #include <functional>
@@ -29,10 +28,10 @@ struct HostFacts {
 };
 HostFacts host_facts();
 
-/// How often the files of counters are renewed (live_counters.hpp).
+/// Interval in ms at which the files of counters are renewed (live_counters.hpp).
 inline constexpr int kCounterPeriodMs = 1000;
 
-/// The files of all devices. Counters are 0 here; live_counters.hpp writes their values.
+/// Returns the files of all devices. Counters are 0 here; live_counters.hpp writes their values.
 std::vector<ViewEntry> sysfs_view(std::span<const Device> devices, const HostFacts& host);
 
 }  // namespace roci::cli

@@ -58,7 +58,7 @@ public:
         if (!before_) begin();
         return true;
     }
-    /// The model of the interval that ended with the last sample.
+    /// Returns the model of the interval that ended with the last sample, and begins the next interval.
     TopModel finish() {
         TopModel model = make_top(reader_, *before_, now_, limits_);
         begin();
@@ -81,13 +81,13 @@ private:
 
 enum class Woke : uint8_t { time, key, signal, ended };
 
-/// `keys` is the descriptor of the keyboard, or -1 without a terminal.
+/// Waits for the time, a key, a signal or the end of rocid. `keys` is the descriptor of the keyboard, or -1 without a terminal.
 Woke wait(double seconds, int signals, int connection, int keys) {
     pollfd fds[] = {{signals, POLLIN, 0}, {connection, POLLIN, 0}, {keys, POLLIN, 0}};
     const timespec limit{time_t(seconds), long((seconds - double(time_t(seconds))) * 1e9)};
     if (ppoll(fds, std::size(fds), &limit, nullptr) <= 0) return Woke::time;
     if (fds[0].revents != 0 || (fds[2].revents & (POLLHUP | POLLERR | POLLNVAL)) != 0)
-        return Woke::signal;  // the terminal was closed
+        return Woke::signal;  // or the terminal was closed
     return fds[1].revents != 0 ? Woke::ended : Woke::key;
 }
 
@@ -131,7 +131,7 @@ bool take_keys(TopScreen& screen, TopView& view, bool& changed) {
     return true;
 }
 
-/// Draws as many QPs as leave room for the text below them.
+/// Draws as many QPs as fit on the screen together with the text below them.
 void draw(TopScreen& screen, const TopOptions& o, TopView view, const TopModel& model) {
     const size_t room = screen.height() - 1;
     view.width = screen.width();

@@ -16,7 +16,7 @@ constexpr double kGiga = 1e9;
 constexpr double kMuch = 0.05, kMost = 0.5, kFull = 0.9;
 constexpr uint64_t kManyQps = 1000;
 
-/// Values of counters by name. A counter that this rocid does not have is 0.
+/// Rates of counters by name. A counter that this rocid does not have has the rate 0.
 class Figures {
 public:
     Figures(const std::vector<CounterLabel>& labels, const std::vector<uint64_t>& before, const std::vector<uint64_t>& now,
@@ -155,7 +155,7 @@ void add_qps(TopModel& model, const TopReading& before, const TopReading& now, c
         }
 }
 
-/// A row that vanishes is a queue pair that ended while it was looked at.
+/// Adds a note about the QPs that were destroyed during the interval.
 void add_ended_note(TopModel& model, const TopReading& before, const TopReading& now) {
     constexpr size_t kNamed = 4;
     auto ended = counters_of(before.status);

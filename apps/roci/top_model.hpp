@@ -51,7 +51,7 @@ struct TopModel {
     std::vector<TopDevice> devices;
     std::vector<TopQp> qps;
     uint64_t not_shown = 0;          ///< number of QPs without figures, because there are too many QPs
-    std::vector<std::string> notes;  ///< sentences about bottlenecks
+    std::vector<std::string> notes;  ///< sentences about bottlenecks, limits and destroyed QPs
 };
 
 enum class TopSort : uint8_t { rate, messages, retransmissions, rtt, window, limit };

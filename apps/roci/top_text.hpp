@@ -8,13 +8,14 @@
 
 namespace roci::cli {
 
-/// A column of a table. If the width is too small, columns with the highest rank are omitted first. Rank 0 is never omitted.
+/// A column of a table. If the width is too small, columns with the highest rank are omitted first. A column of rank 0 is never
+/// omitted.
 struct TopColumn {
     const char* title;
     int rank;
     bool left;
 };
-/// The lines of a table, header first. `dropped` gets the titles of the omitted columns.
+/// Returns the lines of a table, header first. `dropped` gets the titles of the omitted columns.
 std::vector<std::string> fit_table(const std::vector<TopColumn>& columns, const std::vector<std::vector<std::string>>& rows,
                                    size_t width, std::vector<std::string>& dropped);
 /// Breaks a text at spaces into lines of at most `width` characters. All lines but the first are indented.
@@ -25,7 +26,7 @@ struct TopView {
     size_t rows = 20;  ///< maximum number of QPs
     TopSort sort = TopSort::rate;
 };
-/// The lines of the whole screen.
+/// Returns the lines of the whole screen.
 std::vector<std::string> top_lines(const TopModel& model, const TopView& view);
 
 }  // namespace roci::cli

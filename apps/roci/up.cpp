@@ -23,7 +23,7 @@ int fail(const std::string& why) {
     return 1;
 }
 
-/// The interface of the default route of IPv4, or else of IPv6. "" if there is no default route.
+/// Returns the interface of the default route of IPv4, or else of IPv6. Returns "" if there is no default route.
 std::string default_interface() {
     std::string line;
     std::ifstream four("/proc/net/route");
@@ -89,7 +89,7 @@ int show(const std::string& socket) {
     return 0;
 }
 
-/// The process that serves rocid's socket. 0 if unknown.
+/// Returns the process that serves rocid's socket; 0 if unknown.
 pid_t process_of(const ControlClient& client) {
     ucred who{};
     socklen_t length = sizeof who;

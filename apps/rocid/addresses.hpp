@@ -18,10 +18,10 @@ std::string mac_text(const MacAddress& mac);
 std::optional<Gid> parse_address(const std::string& text);
 /// Parses a neighbour such as "10.77.0.2=02:00:00:00:00:02".
 std::optional<std::pair<Gid, MacAddress>> parse_neighbour(const std::string& text);
-/// Number of leading GID bits that all hosts of the link share. 128 if the text has no prefix length.
+/// Returns the number of leading GID bits that all hosts of the link share, or 128 if the text has no prefix length.
 uint8_t prefix_of(const std::string& text);
 std::string gid_text(const Gid& gid);
-/// The link-local address: fe80::/64 with the modified EUI-64 of the MAC (RFC 4291 appendix A). It is GID 0 of a RoCE port.
+/// Returns GID 0 of a RoCE port: the link-local address (fe80::/64) with the modified EUI-64 of the MAC (RFC 4291 appendix A).
 Gid link_local(const MacAddress& mac);
 
 }  // namespace roci::rocid

@@ -14,7 +14,7 @@ namespace roci::rocid {
 namespace {
 
 constexpr size_t kMaxCaptures = pmd::TapPort::kMaxRings - 1;  // one ring is for the configured capture
-constexpr int kPipeBytes = 1 << 20;                           // the limit of an unprivileged process; a smaller pipe works too
+constexpr int kPipeBytes = 1 << 20;                           // default limit of unprivileged users; a smaller pipe works too
 
 /// Returns 0 or a positive errno.
 int make_pipe(int (&ends)[2], std::string& why) {
@@ -45,13 +45,13 @@ void Captures::attach(Capture& capture, const host::CaptureSpec& spec) {
         capture.rings.push_back(
             std::make_unique<pmd::TapRing>(devices_[point.device], point.engine, pmd::TapFilter{spec.qpn}, spec.snap_length));
         capture.taps.push_back(point.tap);
-        point.tap->attach(*capture.rings.back());  // never fails: a tap has more than kMaxCaptures rings
+        point.tap->attach(*capture.rings.back());  // never fails: a tap can have more than kMaxCaptures rings
     }
 }
 
 int Captures::start(uint32_t session, const host::CaptureSpec& spec, std::string& why) {
     captures_.remove_if([](const Capture& c) { return c.ended && c.writer->finished(); });
-    // An ending capture counts until its reader has closed the pipe, because it still has rings and a thread.
+    // An ended capture counts until its writer has finished, because its rings and its thread still exist.
     if (captures_.size() >= kMaxCaptures) {
         why = "the limit of captures is reached; end one";
         return -EBUSY;

@@ -37,7 +37,7 @@ private:
         std::vector<std::unique_ptr<pmd::TapRing>> rings;
         std::vector<pmd::TapPort*> taps;  ///< by ring
         std::shared_ptr<std::atomic<bool>> ending;
-        std::unique_ptr<pmd::TapWriter> writer;  ///< last member: it reads the rings until it is destroyed
+        std::unique_ptr<pmd::TapWriter> writer;  ///< last member, because the writer reads the rings until its end
     };
     void attach(Capture& capture, const host::CaptureSpec& spec);
     void end(Capture& capture);

@@ -36,7 +36,7 @@ struct Config {
     struct {
         uint64_t count = 0, spin_us = 0, max_sleep_us = 0, rx_burst = 0, tx_burst = 0, qp_quantum = 0, max_inflight = 0,
                  ack_every = 0, reorder_frames = 0, reorder_mb = 0;
-        std::string idle, cpus, repeat;
+        std::string idle, cpus, repeat, loss_reports;
     } engine;
     struct {
         std::string policy;
@@ -73,11 +73,11 @@ public:
 Config parse_config(const std::string& text, const std::string& name, const std::vector<std::string>& overrides = {});
 /// Reads and parses a file. Throws ConfigError.
 Config load_config(const std::string& path, const std::vector<std::string>& overrides = {});
-/// The built-in configuration: two devices, roci0 and roci1, back to back.
+/// Returns the built-in configuration: two devices, roci0 and roci1, back to back.
 Config default_config(const std::vector<std::string>& overrides = {});
-/// The built-in configuration of `--single`: one device, roci0, that is its own peer.
+/// Returns the built-in configuration of `--single`: one device, roci0, that is its own peer.
 Config single_config(const std::vector<std::string>& overrides = {});
-/// A configuration file with every key, its default, range and purpose; `rocid --print-config` prints it.
+/// Returns a configuration file with every key, its default, range and purpose; `rocid --print-config` prints it.
 std::string sample_config();
 
 }  // namespace roci::rocid

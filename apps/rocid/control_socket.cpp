@@ -144,8 +144,8 @@ void ControlSocket::watch(int fd, std::function<void()> ready) {
     epoll_add(epoll_, fd);
 }
 
-/// Programs seldom send a single request. After a request it is cheaper to poll for the next request for some time than to
-/// sleep and be woken. The thread does not poll if a busy program would take the CPU meanwhile.
+/// Waits for events. Programs seldom send a single request. After a request it is cheaper to poll for the next request for some
+/// time than to sleep and be woken. The thread stops polling if a busy program wants the CPU.
 int ControlSocket::await(epoll_event* events, int most, int timeout_ms) {
     constexpr uint64_t kAttentive = 20'000;
     if (attentive_ && timeout_ms != 0) {
@@ -164,7 +164,7 @@ int ControlSocket::await(epoll_event* events, int most, int timeout_ms) {
 void ControlSocket::serve(int timeout_ms) {
     constexpr int kEvents = 64;
     epoll_event events[kEvents];
-    const int n = await(events, kEvents, timeout_ms);
+    const int n = await(events, kEvents, until_a_resumption(timeout_ms));
     bool somebody_new = false;
     for (int i = 0; i < n; ++i) {
         const int fd = events[i].data.fd;
@@ -176,7 +176,7 @@ void ControlSocket::serve(int timeout_ms) {
             drop(p->second);
         } else if (const auto c = connections_.find(fd); c != connections_.end()) {
             if (c->second.waits) {
-                drop(fd);  // while a reply is outstanding, the descriptor reports only a hang-up
+                drop(fd);  // the descriptor reports only a hang-up now
             } else {
                 read_request(c->second);
                 attentive_ = true;
@@ -186,6 +186,7 @@ void ControlSocket::serve(int timeout_ms) {
     // Accepting comes last: a new connection may reuse the number of a descriptor closed above, for which there may be further
     // events.
     if (somebody_new) accept_one();
+    resume_paused();
 }
 
 void ControlSocket::accept_one() {
@@ -208,11 +209,15 @@ void ControlSocket::accept_one() {
     }
     c.session = handler_.open(c.who);
     if (c.session == abi::kNoHandle || !add(c)) {
-        spdlog::warn("connection of pid {} refused: too many sessions, or too little memory (memory.max)", peer.pid);
+        spdlog::warn(
+            "connection of pid {} refused: too many sessions or control operations of user {}, or too little memory "
+            "(memory.max)",
+            peer.pid, peer.uid);
         if (c.session != abi::kNoHandle) handler_.close(c.session, c.who);
         return refuse(c);
     }
     ++counters_.accepted;
+    pause_if_too_fast(connections_[fd]);
 }
 
 void ControlSocket::refuse(const Connection& c) {
@@ -250,6 +255,7 @@ void ControlSocket::drop(int fd) {
     if (it == connections_.end()) return;
     const Connection c = it->second;
     connections_.erase(it);
+    if (c.resumes != 0) paused_.erase({c.resumes, fd});
     handler_.close(c.session, c.who);
     if (c.pidfd >= 0) {
         epoll_ctl(epoll_, EPOLL_CTL_DEL, c.pidfd, nullptr);
@@ -261,7 +267,7 @@ void ControlSocket::drop(int fd) {
     reaper_.close(c.who.uid, c.fd);  // also closes unread descriptors in the connection
 }
 
-/// True if the process that opened the session has ended. A child process that still has the socket must not use the session.
+/// Returns true if the process that opened the session has ended. A child process that still has the socket must not use it.
 bool ControlSocket::process_gone(const Connection& c) const {
     if (c.pidfd < 0) return false;
     pollfd p{.fd = c.pidfd, .events = POLLIN, .revents = 0};
@@ -302,10 +308,40 @@ void ControlSocket::read_request(Connection& c) {
     if (reply.deferred) return listen_to(c, false);
     const bool sent = send_reply(c, reply);
     close_sent(reply);
-    if (!sent || close_after) drop(c.fd);
+    if (!sent || close_after) return drop(c.fd);
+    pause_if_too_fast(c);
 }
 
-/// Sets the events of a connection. Without `requests` only a hang-up is reported.
+/// Stops reading the connection if its user has exceeded the rate of control operations. Other users do not wait.
+void ControlSocket::pause_if_too_fast(Connection& c) {
+    const Nanos at = handler_.not_before(c.session);
+    if (at <= handler_.now()) return;
+    ++counters_.paused;
+    c.resumes = at;
+    paused_.insert({at, c.fd});
+    listen_to(c, false);
+}
+
+void ControlSocket::resume_paused() {
+    if (paused_.empty()) return;
+    for (const Nanos now = handler_.now(); !paused_.empty() && paused_.begin()->first <= now;) {
+        Connection& c = connections_.at(paused_.begin()->second);
+        paused_.erase(paused_.begin());
+        c.resumes = 0;
+        listen_to(c, true);
+    }
+}
+
+/// Returns the milliseconds until a paused connection may be read, at most `timeout_ms` (-1: no limit).
+int ControlSocket::until_a_resumption(int timeout_ms) const {
+    constexpr Nanos kMs = 1'000'000, kLongest = 60'000;
+    if (paused_.empty()) return timeout_ms;
+    const Nanos at = paused_.begin()->first, now = handler_.now();
+    const int wait = at <= now ? 0 : int(std::min((at - now) / kMs + 1, kLongest));
+    return timeout_ms < 0 ? wait : std::min(timeout_ms, wait);
+}
+
+/// Sets the events of a connection. If `requests` is false, only a hang-up is reported.
 void ControlSocket::listen_to(Connection& c, bool requests) {
     c.waits = !requests;
     epoll_event e{.events = requests ? EPOLLIN | EPOLLRDHUP : uint32_t(EPOLLRDHUP), .data = {.fd = c.fd}};
@@ -320,7 +356,8 @@ void ControlSocket::answer(uint32_t session, host::Reply& reply, bool close_afte
     listen_to(c, true);
     const bool sent = send_reply(c, reply);
     close_sent(reply);
-    if (!sent || close_after) drop(c.fd);
+    if (!sent || close_after) return drop(c.fd);
+    pause_if_too_fast(c);
 }
 
 void ControlSocket::end(uint32_t session, const char* why) {

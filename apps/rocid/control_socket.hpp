@@ -9,12 +9,15 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "abi/cpu_pace.hpp"
 #include "host/conductor.hpp"
+#include "pmd_glue/clock.hpp"
 #include "reaper.hpp"
 #include "socket_lock.hpp"
 
@@ -29,6 +32,9 @@ struct SessionHandler {
                               bool& close)>
         handle;
     std::function<void(uint32_t session, const host::Client&)> close;
+    /// Returns the time (pmd::Clock::monotonic()) before which the next request of the session must not be read.
+    std::function<Nanos(uint32_t session)> not_before = [](uint32_t) { return Nanos{0}; };
+    std::function<Nanos()> now = pmd::Clock::monotonic;
 };
 
 /// Gives a socket file to a group, by name or number. Throws pmd::StartError.
@@ -55,6 +61,7 @@ public:
 
     struct Counters {
         uint64_t accepted = 0, refused = 0, requests = 0, malformed = 0, slow_dropped = 0;
+        uint64_t paused = 0;  ///< requests after which a connection was not read for some time
     };
     const Counters& counters() const { return counters_; }
 
@@ -64,7 +71,8 @@ private:
         int pidfd = -1;  ///< becomes readable when the client's process ends; -1: not supported by the kernel
         uint32_t session = 0;
         host::Client who;
-        bool waits = false;  ///< a deferred reply is outstanding
+        bool waits = false;  ///< a deferred reply is outstanding, or the connection is paused
+        Nanos resumes = 0;   ///< time of its entry in paused_; 0: not paused
     };
     int await(epoll_event* events, int most, int timeout_ms);
     void accept_one();
@@ -76,6 +84,9 @@ private:
     void read_request(Connection& c);
     bool send_reply(Connection& c, host::Reply& reply);
     void listen_to(Connection& c, bool requests);
+    void pause_if_too_fast(Connection& c);
+    void resume_paused();
+    int until_a_resumption(int timeout_ms) const;
     bool process_gone(const Connection& c) const;
 
     std::string path_;
@@ -85,6 +96,7 @@ private:
     int epoll_ = -1, listen_ = -1;
     int spare_ = -1;  ///< closed for a moment to accept and refuse a connection when no descriptor is left
     std::unordered_map<int, Connection> connections_;
+    std::set<std::pair<Nanos, int>> paused_;  ///< connections by the time at which their next request may be read
     std::unordered_map<int, int> owner_of_pidfd_;
     std::unordered_map<int, std::function<void()>> watched_;
     std::vector<std::byte> buffer_;

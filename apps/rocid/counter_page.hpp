@@ -15,10 +15,11 @@ public:
     CounterPage(uint32_t engines, std::span<const std::string> devices);
     ~CounterPage();
     CounterPage(const CounterPage&) = delete;
-    /// The places of an engine's counters. They are valid as long as the page exists.
+    /// Returns the places of an engine's counters. The places are valid as long as the page exists.
     engine::CounterPlaces places(uint32_t engine) const;
     int fd() const { return fd_; }
-    /// The counters of a device, summed over all engines, and the counters of an engine. Any thread may call these functions.
+    /// device_values() returns the counters of a device, summed over all engines. engine_values() returns the counters of an
+    /// engine. Any thread may call both functions.
     std::vector<uint64_t> device_values(uint32_t device) const;
     std::vector<uint64_t> engine_values(uint32_t engine) const;
     uint32_t engines() const { return header_.engines; }

@@ -55,7 +55,7 @@ void check_cpus(const Config& c) {
                                   pmd::cpu_list(allowed));
 }
 
-/// vm.max_map_count: the kernel's limit of mappings per process.
+/// Returns vm.max_map_count, the kernel's limit of mappings per process.
 uint64_t most_mappings() {
     constexpr uint64_t kUsual = 65530;
     uint64_t n = 0;
@@ -73,8 +73,9 @@ host::Limits limits_of(const Config& c) {
     l.max_inline = uint32_t(c.limits.max_inline);
     l.max_cqe = uint32_t(c.limits.max_cqe);
     l.max_arena_bytes = c.limits.max_arena_mb << 20;
-    // A user may have half of the resources. A quarter of the mappings is reserved for rocid itself.
+    // A quarter of the mappings is reserved for rocid itself.
     l.max_mappings = most_mappings() / 4 * 3;
+    // By default one user may have half of the sessions, QPs, keys, address handles and mappings. limits.users changes this.
     l.user.sessions = std::max<uint64_t>(1, l.max_sessions / 2);
     l.user.qps = std::max<uint64_t>(1, l.max_qps / 2);
     l.user.keys = std::max<uint64_t>(1, l.max_keys / 2);
@@ -86,11 +87,11 @@ host::Limits limits_of(const Config& c) {
 
 constexpr uint8_t kLinkLocalPrefix = 64;
 
-/// True if the device has the addresses of its interface. False if addresses are configured: the kernel does not know them, so
-/// rocid answers ARP and neighbour discovery for them.
+/// Returns true if the device has the addresses of its kernel interface. If addresses are configured, rocid itself answers ARP
+/// and neighbour discovery for them, except for a UDP port.
 bool follows_kernel(const DeviceSection& d, const OpenPort& port) { return !port.netdev.empty() && d.addresses.empty(); }
 
-/// `auto` is `fixed` on a loopback, because no other host shares its network.
+/// Returns the policy of a device. `auto` is `fixed` on a loopback, which no other host shares, and otherwise `adaptive`.
 cc::Policy congestion_policy(const std::string& name, const DeviceSection& d) {
     if (name == "auto") return d.port == "loopback" ? cc::Policy::fixed_window : cc::Policy::adaptive;
     for (uint8_t p = 0; p < uint8_t(cc::Policy::count_); ++p)
@@ -117,7 +118,7 @@ host::DeviceConfig device_of(const DeviceSection& d, const OpenPort& port) {
     if (d.port != "loopback") out.resolver = follows_kernel(d, port) ? host::Resolver::kernel : host::Resolver::own;
     if (!port.udp.empty()) {
         out.resolver = host::Resolver::socket;
-        out.udp_source = wire::kRoceUdpPort;  // the port of its socket
+        out.udp_source = wire::kRoceUdpPort;  // the UDP port from which UdpSockets sends
     }
     for (const std::string& n : d.neighbours) out.neighbours.insert(parse_neighbour(n).value());
     return out;
@@ -153,7 +154,11 @@ int prepare_process() {
 
 SessionHandler Daemon::session_handler() {
     SessionHandler handler;
-    handler.open = [this](const host::Client& who) { return conductor_->open_session(who); };
+    handler.open = [this](const host::Client& who) {
+        conductor_->service(pmd::Clock::monotonic());
+        return conductor_->open_session(who);
+    };
+    handler.not_before = [this](uint32_t session) { return conductor_->not_before(session); };
     handler.close = [this](uint32_t session, const host::Client& who) {
         platform_->set_current_client(who);
         conductor_->close_session(session);
@@ -204,6 +209,7 @@ Daemon::Daemon(const Config& config, const RunOptions& options, int signals)
     conductor_ = std::make_unique<host::Conductor>(limits_of(config_), devices, *shared_, *engines_, *platform_);
     follow_kernel();
     socket_->watch(SigbusGuard::instance().event_fd(), [this] { end_robbed_sessions(); });
+    socket_->watch(platform_->hole_timer_fd(), [this] { platform_->renew_hole_credit(); });
     socket_->watch(ports_->link_fd(), [this] { follow_links(); });
     follow_links();
     serve_metrics();
@@ -232,7 +238,7 @@ Daemon::~Daemon() {
     if (status_request_ != nullptr) status_request_->close();
     metrics_.reset();
     socket_.reset();        // ends the sessions, with the engines still running
-    slow_threads_.reset();  // waits for submitted requests, because they use memory that the conductor owns
+    slow_threads_.reset();  // waits up to a second for submitted requests, because they use memory of the conductor
     conductor_.reset();
     captures_.reset();
     if (events_ != nullptr) events_->stop();  // because the event thread reads the engines' rings
@@ -276,9 +282,11 @@ void Daemon::follow_kernel() {
         }
     };
     kernel_ = std::make_unique<KernelNet>(std::move(handler));
-    platform_->set_follow_group([this](uint32_t device, const Gid& group, bool joined) {
-        // Of the sockets of several engines that joined, each would get a copy; the engines hand copies to each other.
-        if (const OpenPort& port = ports_->port(device); !port.udp.empty()) port.udp.front()->follow_group(group, joined);
+    platform_->set_follow_group([this](uint32_t device, const Gid& group, bool joined) -> int {
+        // Only one engine's socket joins the group. If several joined, each would get a copy of a datagram, but the engines
+        // already hand copies of multicast datagrams to each other.
+        const OpenPort& port = ports_->port(device);
+        return port.udp.empty() ? 0 : port.udp.front()->follow_group(group, joined);
     });
     platform_->set_kernel(
         {[this](uint32_t device, const Gid& source, const Gid& dest, Gid& next) {
@@ -293,15 +301,15 @@ void Daemon::follow_kernel() {
     follow_addresses(0);
 }
 
-/// Reads the addresses of an interface; `index` 0: of all interfaces. GID 0 is always the link-local address derived from the
-/// MAC, as in any RoCE device.
+/// Passes the current addresses of an interface to the conductor; `index` 0: of all interfaces. GID 0 is always the link-local
+/// address derived from the MAC.
 void Daemon::follow_addresses(int index) {
     for (uint32_t i = 0; i < config_.devices.size(); ++i) {
         const OpenPort& port = ports_->port(i);
         if (!follows_kernel(config_.devices[i], port) || (index != 0 && index != port.netdev_index)) continue;
         std::vector<host::DeviceAddress> all{{link_local(port.mac), kLinkLocalPrefix}};
         for (const host::DeviceAddress& a : kernel_->addresses(port.netdev_index)) all.push_back(a);
-        if (followed_[i] == all) continue;  // a lifetime was renewed
+        if (followed_[i] == all) continue;  // for example, only a lifetime was renewed
         followed_[i] = all;
         std::vector<Gid> gids;
         gids.reserve(all.size());
@@ -315,9 +323,9 @@ void Daemon::follow_addresses(int index) {
     }
 }
 
-/// Passes the addresses to ports that filter frames. A device with configured addresses receives all traffic to those of these
-/// addresses that the kernel does not have. GID 0 may be the interface's own link-local address, so only RDMA traffic to this
-/// address belongs to rocid.
+/// Passes the addresses to ports that filter frames. If addresses are configured, the device receives all traffic to those that
+/// the kernel does not have, and only RDMA traffic to the others. It receives only RDMA traffic to GID 0, which may be the
+/// interface's own link-local address.
 void Daemon::serve_addresses(uint32_t device, std::span<const Gid> gids) {
     std::vector<pmd::ServedAddress> served;
     const bool own = !follows_kernel(config_.devices[device], ports_->port(device));
@@ -325,7 +333,7 @@ void Daemon::serve_addresses(uint32_t device, std::span<const Gid> gids) {
     ports_->set_addresses(device, served);
 }
 
-/// Reports changes of links, which programs receive as port events.
+/// Reports changes of links to the conductor. Programs receive them as port events.
 void Daemon::follow_links() {
     for (uint32_t i = 0; i < config_.devices.size(); ++i) {
         const LinkState now = ports_->link(i, uint32_t(config_.devices[i].mtu));
@@ -345,10 +353,10 @@ void Daemon::service() {
 std::string Daemon::status_json() const {
     nlohmann::json j = nlohmann::json::parse(engines_->status_json());
     const ControlSocket::Counters& s = socket_->counters();
-    j["socket"] = {{"path", config_.socket},        {"connections", socket_->connections()},
-                   {"accepted", s.accepted},        {"refused", s.refused},
-                   {"requests", s.requests},        {"malformed", s.malformed},
-                   {"slow_dropped", s.slow_dropped}};
+    j["socket"] = {{"path", config_.socket},         {"connections", socket_->connections()},
+                   {"accepted", s.accepted},         {"refused", s.refused},
+                   {"requests", s.requests},         {"malformed", s.malformed},
+                   {"slow_dropped", s.slow_dropped}, {"paused", s.paused}};
     const EventPipes::Counters& e = events_->counters();
     j["events"] = {{"pipes", events_->pipes()},
                    {"written", e.written.load()},
@@ -381,7 +389,7 @@ void Daemon::say_ready() {
     close(options_.ready_fd);
 }
 
-/// Milliseconds to wait for requests: until the conductor's next timer, at most `most` (-1: no limit).
+/// Returns the milliseconds to wait for requests: until the conductor's next timer, at most `most` (-1: no limit).
 int Daemon::wait_ms(int most) const {
     constexpr Nanos kMs = 1'000'000;
     constexpr int kLongest = 60'000;

@@ -41,7 +41,7 @@ private:
     /// Runs the conductor's own work and sends deferred replies.
     void service();
     void end_robbed_sessions();
-    /// Addresses, routes and neighbours of kernel interfaces.
+    /// Begins to follow links, addresses and neighbours of kernel interfaces, and lets the conductor query routes.
     void follow_kernel();
     void follow_addresses(int index);
     void serve_addresses(uint32_t device, std::span<const Gid> gids);
@@ -58,8 +58,8 @@ private:
     int gsi_wake_ = -1;  ///< readable when management datagrams wait for the conductor
 
     Reaper reaper_;                          // destroyed after the members that use it
-    MemoryBudget budget_;                    // likewise
-    std::unique_ptr<ControlSocket> socket_;  // created first: if the socket is in use, rocid ends before any set-up
+    MemoryBudget budget_;                    // also destroyed after the members that use it
+    std::unique_ptr<ControlSocket> socket_;  // created before the EAL, so that rocid ends early if the socket is in use
     std::unique_ptr<pmd::Eal> eal_;
     std::unique_ptr<EnginePageMemory> page_;
     std::unique_ptr<CounterPage> counters_;

@@ -16,7 +16,7 @@ constexpr Nanos kMicro = 1000;
 
 pmd::FaultSpec fault_spec(const Config& c, uint32_t device, uint32_t engine) {
     pmd::FaultSpec f;
-    f.seed = c.fault.seed * 0x10001 + device * abi::kMaxEngines + engine;  // so that each queue has different faults
+    f.seed = c.fault.seed * 0x10001 + device * abi::kMaxEngines + engine;  // each device has different faults on each engine
     f.drop = c.fault.drop;
     f.corrupt = c.fault.corrupt;
     f.reorder = c.fault.reorder;
@@ -48,15 +48,17 @@ engine::Config engine_config(const Config& c, uint32_t index) {
     e.max_inflight = uint32_t(c.engine.max_inflight);
     e.ack_every = uint32_t(c.engine.ack_every);
     e.selective_repeat = c.engine.repeat == "selective";
+    e.loss_reports = c.engine.loss_reports == "on";
     e.congestion = congestion_limits(c);
     e.reorder_frames = uint32_t(c.engine.reorder_frames);
     e.reorder_bytes = c.engine.reorder_mb << 20;
     return e;
 }
 
-/// `silent`: a port cannot wake a sleeping lcore, so the lcore wakes at short intervals to poll. `interrupts`: a port wakes the
-/// lcore by its driver's interrupts, which may stop, so the sleep is limited. All other ports wake the lcore by a socket of the
-/// kernel, or have no external frames. With these ports the sleep has no limit.
+/// Returns the policy of an idle lcore. If `silent` is true, a port cannot wake a sleeping lcore, so the lcore wakes at short
+/// intervals to poll. If `interrupts` is true, a port wakes the lcore by its driver's interrupts. The interrupts may stop, so the
+/// sleep is limited. All other ports wake the lcore by a socket of the kernel, or have no external frames. With these ports the
+/// sleep has no limit if engine.idle is "adaptive".
 pmd::IdlePolicy idle_policy(const Config& c, bool silent, bool interrupts) {
     pmd::IdlePolicy p;
     p.sleeps = c.engine.idle != "spin";
@@ -158,7 +160,7 @@ void EngineHost::make_worker(uint32_t index, qp::Shared& shared, abi::EnginePage
     workers_.push_back(std::move(w));
 }
 
-/// Makes frames wake a sleeping engine, if the port has a descriptor for that.
+/// Makes received frames wake the sleeping engine, for each port with a descriptor that reports them.
 void EngineHost::watch_ports(Worker& w, uint32_t engine) {
     std::vector<pmd::Waker*> wakers;
     for (uint32_t d = 0; d < w.stacks.size(); ++d) {

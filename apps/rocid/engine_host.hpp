@@ -40,18 +40,18 @@ public:
     void fence_all() override;
 
     std::vector<pmd::Sleeper*> sleepers();
-    /// The wake flags of the lcores, by engine.
+    /// Returns the wake flags of the lcores, by engine.
     std::vector<pmd::WakeFlag*> wake_flags();
     std::vector<io::EventRing*> event_rings();
-    /// Every port's tap, for captures.
+    /// Returns every port's tap, for captures.
     std::vector<TapPoint> taps();
-    /// Engines and ports as JSON, for `roci status`.
+    /// Returns engines and ports as JSON, for `roci status`.
     std::string status_json() const;
 
 private:
     using Loop = pmd::LcoreLoop<engine::Engine, pmd::Clock>;
-    /// The port wrappers of one device on one engine, starting at the wire: DPDK, hairpin, capture, faults. The engine uses the
-    /// last wrapper.
+    /// The port of one device on one engine and the wrappers of the port, starting at the wire: DPDK port and hairpin, or UDP
+    /// port; capture; faults, if they are configured. The engine uses the last one.
     struct Stack {
         std::unique_ptr<pmd::DpdkPort> dpdk;  ///< nullptr if `udp` is used
         std::unique_ptr<pmd::UdpPort> udp;
@@ -78,7 +78,7 @@ private:
     pmd::Eal& eal_;
     const pmd::Clock clock_;
     Ports& ports_;
-    Epoch epoch_;                                   ///< of the tables that the conductor writes
+    Epoch epoch_;                                   ///< epoch of the tables that the conductor writes
     std::vector<std::unique_ptr<Worker>> workers_;  ///< by engine
     std::unique_ptr<pmd::TapWriter> taps_;
     bool running_ = false;

@@ -112,7 +112,7 @@ void EventPipes::signal(uint32_t session, uint32_t channel, uint32_t number) {
     wake_.notify();
 }
 
-/// A record is one packet of the socket, so it is written completely or not at all.
+/// Writes a record, which is one packet of the socket, completely or not at all. Returns false if the caller must retry later.
 template <class Record>
 bool EventPipes::write_now(Pipe& p, const Record& r) {
     if (p.broken) return true;
@@ -133,7 +133,8 @@ void EventPipes::write_or_keep(Pipe& p, Kept<Record>& kept, uint32_t kind, const
         handle = r.cq_handle;
     else
         handle = r.handle;
-    // A record must not overtake kept records. A second event of the same object adds no information.
+    // A record must not overtake kept records. A second event of the same kind and object adds no information, so its record
+    // replaces the first.
     if (!p.has_kept() && write_now(p, r)) return;
     if (!p.has_kept()) ++kept_pipes_;
     const auto [it, fresh] = kept.insert_or_assign(std::pair(kind, handle), r);
@@ -158,7 +159,8 @@ void EventPipes::deliver(const io::Event& e) {
     write_or_keep(*p, p->asyncs, e.type, abi::AsyncEventRecord{e.type, e.handle, e.generation, 0});
 }
 
-/// Sends events of vector 0 and asynchronous events directly, without another wake-up; passes others to their dispatcher.
+/// Passes completions of a vector other than 0 to the dispatcher of the vector. Delivers all other events itself, to save a
+/// wake-up.
 void EventPipes::hand_on(const io::Event& e) {
     const uint32_t vector = e.kind == io::Event::Kind::completion ? e.vector % kVectors : 0;
     if (vector == 0) return deliver(e);
@@ -185,7 +187,7 @@ void EventPipes::dispatch(Dispatcher& d) {
 }
 
 /// Sends the first event of the ring and removes it. Returns false if the ring is empty, if the event is not a completion of
-/// vector 0, or if sending could block. The caller holds both locks.
+/// vector 0, or if the event cannot be sent at once. The caller holds both locks.
 bool EventPipes::send_first(io::EventRing& ring) {
     io::Event e;
     if (!ring.peek(e) || e.kind != io::Event::Kind::completion || e.vector % kVectors != 0) return false;
@@ -222,7 +224,7 @@ bool EventPipes::drain() {
     return any;
 }
 
-/// Returns true if some pipes are still full.
+/// Writes kept records. Returns true if some pipes are still full.
 bool EventPipes::retry_kept() {
     const std::lock_guard lock(mutex_);
     if (kept_pipes_ == 0) return false;

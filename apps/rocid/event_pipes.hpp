@@ -1,6 +1,7 @@
-// Event dispatchers, one per completion vector. The first dispatcher is the event thread. It takes events from the engines' rings
-// and sends them to completion channels and open devices, so that lcores never wait for clients. A dispatcher never blocks on a
-// client: if a channel is full, it keeps one record per object and sends the record when the channel has room again.
+// Event dispatchers, one per completion vector. The first dispatcher is the event thread. It takes events from the engines'
+// rings, sends those of its own vector and asynchronous events to the clients, and passes the others to their dispatchers. So
+// lcores never wait for clients. A dispatcher never blocks on a client: if a channel is full, the dispatcher keeps one record per
+// kind of event and object. The event thread sends the record later.
 #pragma once
 
 #include <array>
@@ -43,17 +44,17 @@ public:
     /// Writes an async event. Any thread may call this function.
     void send_async(uint32_t session, const abi::AsyncEventRecord& record);
 
-    /// Sets the function that the event thread calls when management datagrams wait for the conductor. Called before start().
+    /// Sets the function that the event thread calls when management datagrams wait for the conductor. Must precede start().
     void set_on_gsi(std::function<void()> f) { on_gsi_ = std::move(f); }
-    /// Signals to the client's end of (session, channel) that an event waits, by a record with this `number`.
+    /// Sends a record with `number` to the client's end of (session, channel), to signal that an event waits.
     void signal(uint32_t session, uint32_t channel, uint32_t number);
 
-    /// The flag that an lcore notifies after it has pushed events.
+    /// Returns the flag that an lcore notifies after it has pushed events.
     pmd::WakeFlag& wake_flag() { return wake_; }
     /// Called by an lcore that has pushed events into `ring`. To wake the event thread and to send an event both cost the lcore
     /// one system call, but sending saves one wake-up before the client gets the event. So if the event thread sleeps, the lcore
-    /// itself sends up to four completion events of vector 0. It leaves all events to the event thread that could make the lcore
-    /// wait, and never waits for a lock.
+    /// itself sends up to four completion events of vector 0. The lcore never waits for a lock, and leaves an event to the event
+    /// thread if sending it could block.
     void pushed(io::EventRing& ring);
 
     struct Counters {
@@ -63,7 +64,7 @@ public:
     size_t pipes() const;
 
 private:
-    /// Kept records, at most one per object. The key is (kind of event, handle).
+    /// Kept records, at most one per kind of event and object. The key is (kind of event, handle).
     template <class Record>
     using Kept = std::map<std::pair<uint32_t, uint32_t>, Record>;
     struct Pipe {

@@ -1,4 +1,4 @@
-// Messages about the kernel that computes ICRCs (wire/crc/kernel.hpp).
+// Messages about the ICRC kernel, the function that computes ICRCs (wire/crc/kernel.hpp).
 #pragma once
 
 #include <string>
@@ -9,13 +9,13 @@
 
 namespace roci::rocid {
 
-/// The name of the selected kernel, for the log and `roci status`.
+/// Returns the name of the selected kernel, for the log and `roci status`.
 std::string_view icrc_kernel();
 
-/// Warnings for the user, one per line. `wanted`: the value of ROCI_CRC, if it is set.
+/// Returns warnings for the user, one per element. `wanted` is the value of ROCI_CRC, or "" if it is not set.
 std::vector<std::string> icrc_warnings(const wire::crc::Choice& choice, std::string_view wanted);
 
-/// Logs the kernel and the warnings. Throws pmd::StartError if no kernel works.
+/// Logs the warnings. Throws pmd::StartError if no kernel works.
 void check_icrc_kernel();
 
 }  // namespace roci::rocid

@@ -34,7 +34,7 @@ bool read_gid(const nlattr* a, uint8_t family, Gid& out) {
     return true;
 }
 
-/// Finds the attribute of that type behind a fixed part of `fixed` bytes.
+/// Finds the attribute of type `type` behind the fixed part of `fixed` bytes.
 const nlattr* find(const nlmsghdr* h, size_t fixed, uint16_t type) {
     const auto* a = static_cast<const nlattr*>(mnl_nlmsg_get_payload_offset(h, fixed));
     const auto* end = static_cast<const char*>(mnl_nlmsg_get_payload_tail(h));
@@ -75,7 +75,7 @@ int take_route(const nlmsghdr* h, void* data) {
     if (h->nlmsg_type != RTM_NEWROUTE) return MNL_CB_OK;
     route.found = m->rtm_type == RTN_UNICAST || m->rtm_type == RTN_LOCAL;
     (void)read_gid(find(h, sizeof *m, RTA_GATEWAY), route.family, route.gateway);
-    // An IPv4 route whose next hop is an IPv6 address (RFC 5549).
+    // The next hop of an IPv4 route may be an IPv6 address (RFC 5549).
     if (const nlattr* via = find(h, sizeof *m, RTA_VIA); via != nullptr && mnl_attr_get_payload_len(via) == 18)
         std::memcpy(route.gateway.bytes.data(), static_cast<const uint8_t*>(mnl_attr_get_payload(via)) + 2, 16);
     return MNL_CB_OK;
@@ -178,7 +178,7 @@ void KernelNet::read_changes() {
     }
 }
 
-/// Returns false, with errno set, if the kernel refuses the request.
+/// Sends a request and passes the replies to `take`. Returns false, with errno set, if the kernel refuses the request.
 bool KernelNet::ask(nlmsghdr* request, int (*take)(const nlmsghdr*, void*), void* data) {
     request->nlmsg_seq = ++sequence_;
     if (mnl_socket_sendto(questions_, request, request->nlmsg_len) < 0) return false;

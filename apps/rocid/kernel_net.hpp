@@ -1,4 +1,5 @@
-// Addresses, routes and neighbours of the ports' kernel interfaces, by rtnetlink. The kernel notifies each change.
+// Addresses, routes and neighbours of the ports' kernel interfaces, by rtnetlink. The kernel reports changes of addresses,
+// neighbours and links.
 #pragma once
 
 #include <functional>
@@ -16,7 +17,7 @@ namespace roci::rocid {
 class KernelNet {
 public:
     struct Handler {
-        /// Addresses of the interface may have changed.
+        /// Addresses of the interface may have changed; `index` 0: of any interface.
         std::function<void(int index)> addresses;
         /// The state or the MTU of an interface may have changed.
         std::function<void()> links;
@@ -32,7 +33,7 @@ public:
     int fd() const;
     void read_changes();
 
-    /// The addresses of an interface, without tentative ones. IPv4 addresses come first, then IPv6 addresses, each in the
+    /// Returns the addresses of an interface, without tentative ones. IPv4 addresses come first, then IPv6 addresses, each in the
     /// kernel's order.
     std::vector<host::DeviceAddress> addresses(int index);
     /// Looks up the route to `dest`. If the route has a gateway, sets `next` to the gateway. Returns 0 or a positive errno.

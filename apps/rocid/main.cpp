@@ -130,7 +130,7 @@ int parse_and_run(int argc, char** argv) {
 int main(int argc, char** argv) {
     try {
         return parse_and_run(argc, argv);
-    } catch (const roci::rocid::ConfigError& e) {  // exit code 2: the service manager does not try again
+    } catch (const roci::rocid::ConfigError& e) {  // with exit code 2 rocid.service does not restart rocid
         std::fprintf(stderr, "rocid: %s\n", e.what());
         return 2;
     } catch (const std::exception& e) {  // a StartError has one line with a remedy

@@ -15,7 +15,7 @@ namespace roci::rocid {
 namespace {
 
 constexpr uint64_t kMiB = 1 << 20;
-/// The part of a limit that rocid leaves free: for what it allocates without a request, and for the kernel's own use.
+/// Returns the part of a limit that rocid leaves free, for its allocations without a request and for the kernel's own use.
 uint64_t reserve_of(uint64_t limit) { return std::min(32 * kMiB, limit / 8); }
 
 }  // namespace
@@ -35,7 +35,8 @@ constexpr MemoryBudget::Version kVersions[] = {
     {"memory", "/memory", "/memory.limit_in_bytes", "/memory.usage_in_bytes", {"total_inactive_file", "total_active_file"}},
 };
 
-/// The path of the process in the hierarchy with this controller: "4:memory:/path", "0::/path". Empty: there is none.
+/// Returns the path of the process in the hierarchy with this controller, from a line such as "4:memory:/path" or "0::/path".
+/// Returns "" if there is none.
 std::string group_of(const std::string& membership, std::string_view controller) {
     std::ifstream in(membership);
     for (std::string line; std::getline(in, line);) {
@@ -47,7 +48,7 @@ std::string group_of(const std::string& membership, std::string_view controller)
     return {};
 }
 
-/// No value: no such file, or no limit ("max", or a number beyond any memory).
+/// Returns the limit in a file. Returns no value if there is no such file or no limit ("max", or a number beyond any memory).
 std::optional<uint64_t> limit_in(const std::string& path) {
     constexpr uint64_t kNone = uint64_t{1} << 60;
     uint64_t value = 0;
@@ -55,7 +56,7 @@ std::optional<uint64_t> limit_in(const std::string& path) {
     return in >> value && value < kNone ? std::optional(value) : std::nullopt;
 }
 
-uint64_t reclaimable(const std::string& folder, const MemoryBudget::Version& version) {
+uint64_t reclaimable_in(const std::string& folder, const MemoryBudget::Version& version) {
     std::ifstream in(folder + "/memory.stat");
     uint64_t sum = 0;
     std::string name;
@@ -66,9 +67,9 @@ uint64_t reclaimable(const std::string& folder, const MemoryBudget::Version& ver
 
 }  // namespace
 
-MemoryBudget::MemoryBudget(std::string mount, std::string membership)
-    : mount_(std::move(mount)), membership_(std::move(membership)) {
-    refresh();
+MemoryBudget::MemoryBudget(std::string mount, std::string membership, std::function<Nanos()> now)
+    : mount_(std::move(mount)), membership_(std::move(membership)), now_(std::move(now)) {
+    read_limits();
 }
 
 MemoryBudget::~MemoryBudget() { forget(); }
@@ -79,12 +80,17 @@ void MemoryBudget::forget() {
 }
 
 void MemoryBudget::refresh() {
+    if (now_() >= limits_read_at_ + kAge) read_limits();
+}
+
+void MemoryBudget::read_limits() {
     forget();
+    limits_read_at_ = now_();
     for (const Version& v : kVersions) {
         std::string at = group_of(membership_, v.controller);
         if (at.empty()) continue;
         for (; at.size() > 1; at.resize(at.rfind('/'))) look(v, at);
-        look(v, "");  // in a container the mount point itself is its group
+        look(v, "");  // in a container the mount point is the container's own group
     }
 }
 
@@ -96,25 +102,39 @@ void MemoryBudget::look(const Version& version, const std::string& group) {
     if (fd >= 0) levels_.push_back({&version, folder, *limit, fd});
 }
 
-uint64_t MemoryBudget::Level::available() const {
+uint64_t MemoryBudget::Level::available(Nanos now) const {
     char text[32] = {};
     const ssize_t n = pread(used, text, sizeof text - 1, 0);
     uint64_t bytes = 0;
     if (n <= 0 || std::from_chars(text, text + n, bytes).ec != std::errc{}) return limit;
     const uint64_t left = limit - std::min(bytes, limit);
-    // memory.stat takes the kernel long to write: it is read only where it may decide.
-    return left > limit / 4 ? left : std::min(limit, left + reclaimable(folder, *version));
+    // The kernel needs long to write memory.stat, so rocid reads this file only if little memory is left, and seldom.
+    if (left > limit / 4) return left;
+    if (!read_at || now >= *read_at + kAge) {
+        reclaimable = reclaimable_in(folder, *version);
+        read_at = now;
+    }
+    return std::min(limit, left + reclaimable);
 }
 
 std::optional<uint64_t> MemoryBudget::available() const {
     std::optional<uint64_t> least;
-    for (const Level& l : levels_) least = std::min(least.value_or(UINT64_MAX), l.available());
+    for (const Level& l : levels_) least = std::min(least.value_or(UINT64_MAX), l.available(now_()));
+    return least;
+}
+
+std::optional<uint64_t> MemoryBudget::available_above_quarter() const {
+    std::optional<uint64_t> least;
+    for (const Level& l : levels_) {
+        const uint64_t left = l.available(now_());
+        least = std::min(least.value_or(UINT64_MAX), left - std::min(left, l.limit / 4));
+    }
     return least;
 }
 
 bool MemoryBudget::allows(uint64_t bytes, std::string& why) const {
     for (const Level& l : levels_) {
-        const uint64_t left = l.available(), reserve = reserve_of(l.limit);
+        const uint64_t left = l.available(now_()), reserve = reserve_of(l.limit);
         if (left >= reserve && left - reserve >= bytes) continue;
         why = fmt::format(
             "the memory limit of rocid's control group is {} MiB, and {} MiB are left, of which rocid keeps {}: raise memory.max "

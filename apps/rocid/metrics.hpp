@@ -1,5 +1,6 @@
-// The metrics endpoint: one thread sleeps in poll(2) until a client connects. It answers HTTP requests one after the other. It
-// uses no library: cpp-httplib would load OpenSSL and a thread pool into a daemon that may run as root, and only GET is needed.
+// The metrics endpoint: one thread sleeps in poll(2) until a client connects, and answers HTTP requests one after the other. The
+// code uses no library: only GET is needed, and cpp-httplib would add OpenSSL and further threads to a daemon that may run as
+// root.
 #pragma once
 
 #include <condition_variable>
@@ -36,12 +37,12 @@ private:
 
 class MetricsServer {
 public:
-    /// `where`: "127.0.0.1:9471", "[::1]:9471", or the absolute path of a unix socket. `text` is called by the server's thread.
-    /// Throws pmd::StartError.
+    /// `where` is "127.0.0.1:9471", "[::1]:9471", or the absolute path of a unix socket. The server's thread calls `text`. Throws
+    /// pmd::StartError.
     MetricsServer(const std::string& where, std::function<std::string()> text);
     ~MetricsServer();
     MetricsServer(const MetricsServer&) = delete;
-    /// The TCP port of the server. If port 0 was configured, this is the kernel's choice. Returns 0 for a unix socket.
+    /// Returns the TCP port of the server: the kernel's choice if port 0 was configured, 0 for a unix socket.
     int port() const;
 
 private:

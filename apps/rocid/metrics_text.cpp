@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-/// The value of a label, with the escape sequences of OpenMetrics.
+/// Returns the value of a label, with the escape sequences of OpenMetrics. A line feed becomes a space.
 std::string escaped(const std::string& text) {
     std::string out;
     for (const char c : text) {
@@ -28,7 +28,7 @@ void family(std::string& out, const std::string& name, bool counter, const std::
     out += fmt::format("# TYPE {} {}\n# HELP {} {}\n", name, counter ? "counter" : "gauge", name, help);
 }
 
-/// A device has one port, number 1; the label is that of other exporters.
+/// Adds the counters of devices. A device has one port, number 1. Other exporters use the same label `port`.
 void device_families(std::string& out, const MetricsSample& s) {
     for (size_t i = 0; i < qp::kDeviceCounterCount; ++i) {
         const std::string name = std::string("roci_device_") + qp::kDeviceCounters[i].name;

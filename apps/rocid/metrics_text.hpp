@@ -17,7 +17,7 @@ struct MetricsSample {
     std::string status;                          ///< JSON of the conductor; empty: the conductor did not answer in time
 };
 
-/// Number of QPs with a time series, those with the most bytes. It limits the number of series, whatever programs do.
+/// Maximum number of QPs with time series. The QPs with the most bytes are chosen.
 inline constexpr size_t kMostQpSeries = 32;
 
 std::string metrics_text(const MetricsSample& sample);

@@ -18,21 +18,22 @@ struct Netdev {
 };
 
 Netdev query_netdev(const std::string& name);
-/// True if the kernel has that address, on any interface.
+/// Returns true if the kernel has that address, on any interface.
 bool kernel_has_address(const Gid& address);
-/// Number of receive queues of the interface. 1 if the interface does not report it.
+/// Returns the number of receive queues of the interface, or 1 if the interface does not report it.
 uint32_t receive_queues(const std::string& name);
-/// True if this process may open a packet socket (CAP_NET_RAW).
+/// Returns true if this process may open a packet socket (CAP_NET_RAW).
 bool may_open_packet_socket();
 /// Returns 0, or the errno with which the kernel refuses an AF_XDP socket.
 int may_open_xdp_socket();
 
-/// Descriptors of this process that are sockets of the packet or XDP family, ascending. DPDK's drivers do not expose their
-/// sockets. The descriptors that appear while a port is opened belong to the port's queues, in order.
+/// Returns the descriptors of this process that are sockets of the packet or XDP family, ascending. DPDK's drivers do not expose
+/// their sockets. The descriptors that appear while a port is opened belong to the port's queues, in order.
 std::vector<int> frame_sockets();
 
 /// A UDP socket on port 4791 that receives nothing. The kernel also sees the frames of a shared interface. Because of this socket
-/// it does not answer them with ICMP port unreachable. A socket of Soft-RoCE or of another process has the same effect.
+/// the kernel does not answer such frames with ICMP port unreachable. A socket of Soft-RoCE or of another process has the same
+/// effect.
 class QuietUdpPort {
 public:
     QuietUdpPort();

@@ -16,8 +16,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Kernel drivers that give a whole NIC to user space, and those that share it with DPDK's driver.
+/// Kernel drivers that give a whole NIC to user space.
 constexpr std::array kWhole = {"vfio-pci", "uio_pci_generic", "igb_uio"};
+/// Kernel drivers that share a NIC with DPDK's driver.
 constexpr std::array kShared = {"mlx4_core", "mlx5_core", "mana"};
 /// Drivers that another device of the NIC's IOMMU group may have.
 constexpr std::array kHarmless = {"", "vfio-pci", "pcieport", "pci-stub"};
@@ -27,7 +28,7 @@ bool is_among(const std::array<const char*, N>& names, const std::string& name) 
     return std::ranges::find(names, name) != names.end();
 }
 
-/// Last part of the link's target. "" if the link does not exist.
+/// Returns the last part of the link's target, or "" if the link does not exist.
 std::string link_name(const fs::path& link) {
     std::error_code none;
     return fs::read_symlink(link, none).filename();
@@ -43,7 +44,8 @@ std::string bind(const std::string& address) {
     return fmt::format("modprobe vfio-pci && dpdk-devbind.py -b vfio-pci {}", address);
 }
 
-/// Returns the reason why the IOMMU group cannot be used. The kernel gives all devices of a group to one process.
+/// Returns the reason why the IOMMU group cannot be used, or "" if it can. The kernel gives all devices of a group to one
+/// process.
 std::string group_trouble(const fs::path& devices, const std::string& address, const std::string& root) {
     std::error_code none;
     for (const fs::directory_entry& other : fs::directory_iterator(devices / address / "iommu_group/devices", none)) {

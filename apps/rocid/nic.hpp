@@ -15,7 +15,7 @@ std::optional<std::string> canonical_pci(std::string_view text);
 /// is the folder of /sys and /dev, for tests.
 std::string nic_trouble(const std::string& address, const std::string& root = "");
 
-/// The NICs of a configuration that cannot be opened: address → result of nic_trouble().
+/// The NICs of a configuration that DPDK cannot open: PCI address → result of nic_trouble().
 using NicTroubles = std::map<std::string, std::string>;
 
 }  // namespace roci::rocid

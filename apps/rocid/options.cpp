@@ -15,8 +15,8 @@ using Texts = std::vector<std::string>;
 
 constexpr Option kOptions[] = {
     {"rocid", "socket", Kind::text, "\"/run/rocinante/rocid.sock\"", 0, 0, "",
-     "Unix socket that programs connect to (they find it by the environment variable ROCI_SOCKET). rocid creates its folder if "
-     "it is absent.",
+     "Unix socket that programs connect to. For another path than the default, set the environment variable ROCI_SOCKET of the "
+     "programs. rocid creates the folder of the socket if it is absent.",
      ROCI_TEXT(socket)},
     {"rocid", "socket_mode", Kind::octal, "0o660", 0, 0777, "",
      "Who may connect, as file mode bits. 0o660: rocid's user and the members of socket_group. 0o666: every local user, like the "
@@ -72,6 +72,12 @@ constexpr Option kOptions[] = {
      "Retransmission after a loss. selective: only the lost packet, if the peer keeps the packets behind it (rocid detects "
      "this), and a probe after a few round trips without an ACK. go-back-n: all packets from the lost one on.",
      ROCI_TEXT(engine.repeat)},
+    {"engine", "loss_reports", Kind::choice, "\"off\"", 0, 0, "on|off",
+     "After a loss, ask the peer whether it sends loss reports, and repeat all packets that it reports as missing in one "
+     "round trip. Only another Rocinante answers; other peers drop the question, which is sent at most 3 times per "
+     "connection. off: neither ask nor answer. on: for networks that lose packets by chance. With congestion.policy = fixed "
+     "and a full queue, faster repeats lose more packets.",
+     ROCI_TEXT(engine.loss_reports)},
     {"engine", "reorder_frames", Kind::count, "1024", 0, 8192, "",
      "Packets behind a lost or late packet that a queue pair keeps, so that the peer repeats only that packet. A value as "
      "large as the peer's limit of unacknowledged packets is sufficient. 0: no packets are kept; all packets behind a gap "
@@ -89,8 +95,8 @@ constexpr Option kOptions[] = {
      "window smaller.",
      ROCI_TEXT(congestion.policy)},
     {"congestion", "first_window", Kind::count, "2", 1, 256, "",
-     "Packets that a queue pair sends before the first ACK, and after a pause of 1 ms; then the window grows by a half per round "
-     "trip. "
+     "All policies but fixed: packets that a queue pair sends before the first ACK, and after a pause of 1 ms; then the window "
+     "grows by a half per round trip. "
      "More: short messages are faster; many senders that start together overflow the queue of a switch.",
      ROCI_COUNT(congestion.first_window)},
     {"congestion", "target_us", Kind::count, "30", 5, 100000, "",
@@ -136,8 +142,9 @@ constexpr Option kOptions[] = {
      "\"@hpc mapped_bytes=1099511627776\"]: a user, @group or * for all users, then limits with the names of `roci status "
      "--limits`. control_rate is control operations per second: 100000 by default, which is more than a program makes that "
      "registers "
-     "memory for each message; with 0 there is no limit. "
-     "If several entries apply, the last one is used. Root and the user of rocid have no limits.",
+     "memory for each message; with 0 there is no limit. A user beyond control_rate waits for its replies. "
+     "bytes_per_second and packets_per_second limit what the user's queue pairs send; by default there is no limit. "
+     "If several entries set the same limit of a user, the last one is used. Root and the user of rocid have no limits.",
      ROCI_TEXTS(limits.users)},
 
     {"device", "name", Kind::text, "\"\"", 0, 0, "", "Name that programs see (ibv_devinfo), for example \"roci0\".",
@@ -193,7 +200,7 @@ constexpr Option kOptions[] = {
      ROCI_DEVICE(traffic_class, uint64_t)},
     {"device", "checksum_offload", Kind::choice, "\"auto\"", 0, 0, "auto|off",
      "auto: the port computes and checks IPv4 header checksums as far as its driver can (`roci status` shows it). off: rocid "
-     "does; for a driver with wrong checksums, or whose fast path has no offloads.",
+     "computes and checks them. Use off for a driver with wrong checksums, or whose fast path has no offloads.",
      ROCI_DEVICE(checksum_offload, std::string)},
 
     {"fault", "seed", Kind::count, "1", 0, 4294967295.0, "", "The same seed and traffic give the same faults.",

@@ -50,7 +50,7 @@ int make_memfd(uint64_t length, unsigned huge_flags) {
     return -1;
 }
 
-/// Bytes that are available without swapping (MemAvailable). 0 if unknown.
+/// Returns the bytes that are available without swapping (MemAvailable); 0 if unknown.
 uint64_t available_memory() {
     std::ifstream in("/proc/meminfo");
     std::string name, unit;
@@ -59,15 +59,16 @@ uint64_t available_memory() {
     return 0;
 }
 
-/// Bytes to map, rounded up to the page size of the file. 0 if rocid does not map such a file; `why` then has the reason.
+/// Returns the bytes to map, rounded up to the page size of the file. Returns 0 and sets `why` if rocid does not map such a file.
 uint64_t mappable_length(int fd, uint64_t length, std::string& why) {
     struct stat s {};
     struct statfs f {};
-    // The first call must not block. Only shared memory has seals; fstat() of another kind of file may wait for its server.
+    // The first call must not block. F_GET_SEALS fails for all files but shared memory, without waiting. fstat() of another kind
+    // of file may wait for a file server.
     if (fcntl(fd, F_GET_SEALS) < 0) return why = "not shared memory (memfd, tmpfs or hugetlbfs)", 0;
     if (length == 0 || fstat(fd, &s) != 0 || fstatfs(fd, &f) != 0 || !S_ISREG(s.st_mode))
         return why = "not a file with bytes in it", 0;
-    // With another kind of file (FUSE, network) an engine could wait for its server at every page.
+    // With another kind of file (FUSE, network) an engine could wait for a file server at every page.
     if (f.f_type != kTmpfs && f.f_type != kHugetlbfs) return why = "not shared memory (memfd, tmpfs or hugetlbfs)", 0;
     if (s.st_size < 0 || uint64_t(s.st_size) < length)
         return why = "the file has " + std::to_string(s.st_size) + " bytes, fewer than the " + std::to_string(length) +
@@ -83,8 +84,10 @@ bool is_tmpfs(int fd) {
     return fstatfs(fd, &f) == 0 && f.f_type == kTmpfs;
 }
 
-/// Blocks beyond the end of the file count, too, so a client can pass a file with holes. SEEK_HOLE does not help: tmpfs reports
-/// pages that were allocated but never written as holes.
+/// Returns true if the file has `length` bytes and enough blocks for them. Blocks beyond the end of the file count, too, so a
+/// client can pass a file with holes. SEEK_HOLE and mincore() do not help: tmpfs reports allocated but never written pages as
+/// holes. Such a chunk gives its client no more than holes in registered memory: the mapping is watched, missing pages are filled
+/// from the user's credit, and beyond the credit the session ends.
 bool has_all_pages(int fd, uint64_t length) {
     constexpr uint64_t kBlock = 512;
     struct stat s {};
@@ -203,8 +206,8 @@ host::SharedMemory OsPlatform::make_memory(uint64_t length, std::string& why) {
     return {static_cast<std::byte*>(p), length, fd};
 }
 
-/// The client allocates the pages, and its control group pays for them. After sealing, nobody can remove one: an access to a page
-/// that is missing would charge it to rocid, or raise SIGBUS on huge pages.
+/// Maps a file whose pages the client has allocated, so the client's control group is charged for them. After sealing, nobody can
+/// remove a page: an access to a missing page would charge the page to rocid, or raise SIGBUS on huge pages.
 host::SharedMemory OsPlatform::map_chunk(int fd, uint64_t length, std::string& why) {
     constexpr int kKeepsPages = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL;
     why.clear();
@@ -217,7 +220,7 @@ host::SharedMemory OsPlatform::map_chunk(int fd, uint64_t length, std::string& w
         why = "the file cannot be sealed: " + errno_text();
     else if (!has_all_pages(fd, length))
         why = "the file has holes, or another length: allocate its pages first (fallocate)";
-    close(fd);  // mapped shared memory, so this is fast
+    close(fd);  // fast, because the shared memory is still mapped
     if (!why.empty()) {
         unmap_region(*region);
         return {};
@@ -228,21 +231,33 @@ host::SharedMemory OsPlatform::map_chunk(int fd, uint64_t length, std::string& w
     return chunk;
 }
 
-/// What clients' missing pages may cost rocid until the next look.
+/// Reads the limits again. If there is a limit for the first time, starts to watch for missing pages.
 void OsPlatform::watch_budget() {
-    constexpr uint64_t kShare = 8;
     budget_.refresh();
     if (!budget_.limited()) return;
-    if (!std::exchange(fills_holes_, true)) {
-        if (holes_.open())
-            SigbusGuard::instance().set_filler(&holes_);
-        else
-            spdlog::warn(
-                "rocid's control group has a memory limit, but userfaultfd is not permitted ({}): a client that removes pages of "
-                "registered memory again can make rocid pay for them",
-                errno_text());
-    }
-    holes_.set_credit(budget_.available().value_or(0) / kShare);
+    if (std::exchange(fills_holes_, true)) return;
+    if (holes_.open())
+        SigbusGuard::instance().set_filler(&holes_);
+    else
+        spdlog::warn(
+            "rocid's control group has a memory limit, but userfaultfd is not permitted ({}): a client that removes pages of "
+            "registered memory again can make rocid pay for them",
+            errno_text());
+    renew_hole_credit();
+}
+
+/// A user may make rocid spend an eighth of what is left, and all users together so much that a quarter of the limit remains. The
+/// reserve of MemoryBudget::allows() is smaller, so requests still succeed then. A client that opens devices or regions again
+/// gets no further credit, because only time renews it. If rocid has no limit any more, neither has the credit.
+void OsPlatform::renew_hole_credit() {
+    constexpr uint64_t kShare = 8, kUnlimited = INT64_MAX;
+    budget_.refresh();
+    holes_.renew(budget_.available_above_quarter().value_or(kUnlimited), budget_.available().value_or(kUnlimited) / kShare);
+}
+
+bool OsPlatform::has_memory(uint64_t bytes, std::string& why) {
+    if (const auto most = budget_.available_above_quarter()) holes_.lower_pool(*most);
+    return budget_.allows(bytes, why);
 }
 
 uint32_t OsPlatform::client_flags() {
@@ -255,7 +270,7 @@ bool OsPlatform::is_lost(const host::SharedMemory& m) const {
     return it != made_.end() && it->second->poisoned.load(std::memory_order_relaxed);
 }
 
-/// Must not wait for the server of the file (FUSE, NFS).
+/// Does not wait for the server of the file (FUSE, NFS), because statx() is called with AT_STATX_DONT_SYNC.
 bool OsPlatform::identify_file(int fd, host::FileIdentity& out) {
     struct statx s {};
     if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_INO, &s) != 0) return false;
@@ -294,13 +309,13 @@ std::unique_ptr<mem::MappedRegion> OsPlatform::map_shared(int fd, uint64_t lengt
     region->base = static_cast<std::byte*>(p);
     region->length = length;
     region->writable = writable;
-    if (!SigbusGuard::instance().add(*region, mapped)) {
+    if (!SigbusGuard::instance().add(*region, mapped, fills_holes_ ? holes_.credit_of(current_.uid) : nullptr)) {
         munmap(p, mapped);
         why = "too many mapped regions";
         return nullptr;
     }
-    // Before the first access: rocid must not allocate pages that the client has not allocated. Huge pages have a limit of their
-    // own.
+    // Watches the mapping before the first access, because rocid must not allocate pages that the client has not allocated. Huge
+    // pages are not watched: they have a separate limit.
     const bool watches = fills_holes_ && holes_.is_open() && is_tmpfs(fd);
     if (watches && !holes_.watch(region->base, mapped)) {
         SigbusGuard::instance().remove(*region);

@@ -1,4 +1,4 @@
-// host::Platform on Linux: memfds, mappings, pipes and eventfds for the conductor.
+// Implements host::Platform on Linux by memfds, mappings, pipes and eventfds.
 #pragma once
 
 #include <unistd.h>
@@ -22,7 +22,7 @@
 
 namespace roci::rocid {
 
-/// The page with the engines' sleeping flags. rocid writes the page. The clients' descriptor of it is read-only.
+/// The page with the engines' sleeping flags. rocid writes the page. Clients can only read it.
 class EnginePageMemory {
 public:
     /// Throws pmd::StartError.
@@ -37,8 +37,8 @@ private:
     abi::EnginePage* page_ = nullptr;
 };
 
-/// True if `length` is at most half of `available`: rocid leaves the other half to other programs. Always true if `available` is
-/// 0 (unknown).
+/// Returns true if `length` is at most half of `available`: rocid leaves the other half to other programs. Returns true if
+/// `available` is 0 (unknown).
 bool leaves_enough(uint64_t length, uint64_t available);
 
 class OsPlatform final : public host::Platform {
@@ -51,12 +51,12 @@ public:
 
     /// sleepers[i] is the sleeper of engine i. Clients wake it by its eventfds.
     void set_sleepers(std::vector<pmd::Sleeper*> sleepers) { sleepers_ = std::move(sleepers); }
-    /// Functions for routes and neighbours of the kernel, per device.
+    /// Functions that query routes and neighbours of the kernel. The first argument is the device.
     struct KernelHooks {
         std::function<int(uint32_t, const Gid&, const Gid&, Gid&)> route;
         std::function<void(uint32_t, const Gid&)> solicit;
     };
-    void set_follow_group(std::function<void(uint32_t, const Gid&, bool)> f) { follow_group_ = std::move(f); }
+    void set_follow_group(std::function<int(uint32_t, const Gid&, bool)> f) { follow_group_ = std::move(f); }
     void set_kernel(KernelHooks hooks) { kernel_ = std::move(hooks); }
     void set_status(std::function<std::string()> status) { status_ = std::move(status); }
     /// Sets the threads that access clients' memory by address. Without them rocid does not access memory by address.
@@ -69,7 +69,7 @@ public:
     uint64_t random() override;
     host::SharedMemory make_memory(uint64_t length, std::string& why) override;
     host::SharedMemory map_chunk(int fd, uint64_t length, std::string& why) override;
-    bool has_memory(uint64_t bytes, std::string& why) override { return budget_.allows(bytes, why); }
+    bool has_memory(uint64_t bytes, std::string& why) override;
     uint32_t client_flags() override;
     void free_memory(const host::SharedMemory&) override;
     bool is_lost(const host::SharedMemory&) const override;
@@ -91,8 +91,8 @@ public:
     void solicit(uint32_t device, const Gid& address) override {
         if (kernel_.solicit) kernel_.solicit(device, address);
     }
-    void follow_group(uint32_t device, const Gid& group, bool joined) override {
-        if (follow_group_) follow_group_(device, group, joined);
+    int follow_group(uint32_t device, const Gid& group, bool joined) override {
+        return follow_group_ ? follow_group_(device, group, joined) : 0;
     }
     int engine_page_fd() override { return engine_page_.fd(); }
     int counter_page_fd() override { return counter_page_; }
@@ -103,6 +103,11 @@ public:
         return captures_->start(session, spec, why);
     }
     host::CaptureCounts stop_capture(uint32_t session) override { return captures_->stop(session); }
+
+    /// Returns a descriptor that becomes readable when renew_hole_credit() should be called.
+    int hole_timer_fd() const { return holes_.timer_fd(); }
+    /// Computes anew what rocid may spend on pages that clients remove from registered memory.
+    void renew_hole_credit();
 
     uint64_t mapped_regions() const { return mapped_lengths_.size(); }
 
@@ -118,15 +123,15 @@ private:
     const pmd::Hugepages hugepages_;
     MemoryBudget& budget_;
     HoleFiller holes_;
-    bool fills_holes_ = false;  ///< missing pages of clients' memory are watched
+    bool fills_holes_ = false;  ///< watch_budget() has found a memory limit
     Reaper& reaper_;
     std::vector<pmd::Sleeper*> sleepers_;
     std::unordered_map<uint32_t, std::vector<WakeFd>> wake_fds_;
     std::unordered_map<const std::byte*, uint64_t> mapped_lengths_;  ///< base → length of the mapping (rounded up)
-    std::unordered_map<const std::byte*, std::unique_ptr<mem::MappedRegion>> made_;  ///< results of make_memory(), by base
+    std::unordered_map<const std::byte*, std::unique_ptr<mem::MappedRegion>> made_;  ///< made memory and mapped chunks, by base
     std::function<std::string()> status_;
     KernelHooks kernel_;
-    std::function<void(uint32_t, const Gid&, bool)> follow_group_;
+    std::function<int(uint32_t, const Gid&, bool)> follow_group_;
     host::Client current_;
     Captures* captures_ = nullptr;
     SlowThreads* slow_threads_ = nullptr;

@@ -12,8 +12,8 @@ namespace {
 
 using D = DeviceSection;
 
-/// The size of the packet ring's frames divides the size of a block, and a frame with its header fits into a frame buffer. Blocks
-/// are whole pages.
+/// Chooses the sizes of the packet ring: a block has a whole number of pages and of ring frames, and a ring frame with its header
+/// fits into a frame buffer.
 std::string af_packet(const D& d, unsigned queues, unsigned) {
     constexpr uint64_t kSmallMtu = 1024;
     const bool small = d.mtu <= kSmallMtu;
@@ -132,7 +132,7 @@ constexpr PortKind kKinds[] = {
      .needs = "a folder in which the socket can be made (role = \"server\"), or the peer's socket there (role = \"client\")"},
 };
 
-/// Calls `f` with each name of "a|b|c" until it returns true.
+/// Calls `f` with each name of "a|b|c" until `f` returns true.
 template <class F>
 bool any_name(std::string_view list, F f) {
     for (size_t from = 0; from < list.size();) {
@@ -177,7 +177,7 @@ std::string devargs_of(const DeviceSection& d, unsigned queues, unsigned first) 
 }
 
 uint32_t frame_room(const PortKind& kind) {
-    constexpr uint32_t kLine = 128, kXdpHeadroom = 256;  // the kernel reserves this headroom in each frame
+    constexpr uint32_t kLine = 128, kXdpHeadroom = 256;  // the kernel reserves kXdpHeadroom bytes in each frame
     if (!kind.own_frames) return 0;
     return (kXdpHeadroom + ip_bytes_for(kind.largest_mtu) + wire::kEthLength + wire::kVlanLength + kLine - 1) / kLine * kLine;
 }

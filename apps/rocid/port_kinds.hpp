@@ -15,7 +15,7 @@ struct PortKind {
     std::string_view own_keys;    ///< "a|b": keys of a [[device]] that only some kinds have
     std::string_view must_have;   ///< the key of `own_keys` that is required
     bool netdev = false;          ///< the port uses a kernel interface (`interface`) with its addresses, MTU and link
-    bool has_mac = false;         ///< the port has its own MAC address
+    bool has_mac = false;         ///< the default MAC is that of the kernel interface or NIC
     uint32_t largest_mtu = 4096;  ///< largest path MTU
     bool own_frames = false;      ///< the port has its own pool, with buffers of the driver's size
     bool sets_mtu = false;        ///< rocid sets the MTU of the port
@@ -23,7 +23,7 @@ struct PortKind {
     bool one_queue = false;       ///< a port of the driver has one queue, so each queue needs a port
     /// Returns the driver's arguments for `queues` queues from `first` on. nullptr if no driver is probed.
     std::string (*arguments)(const DeviceSection& device, unsigned queues, unsigned first) = nullptr;
-    std::string_view what;   ///< a line of the sample file
+    std::string_view what;   ///< description of the kind in the sample file
     std::string_view needs;  ///< requirements of the port, as a hint in errors
 };
 

@@ -74,7 +74,7 @@ void check_path(const DeviceSection& d) {
                         folder, std::strerror(errno)));
 }
 
-/// Locks the name of the port's socket as long as the port exists.
+/// Checks the path of the port's socket. If rocid is the server, returns a lock of the path, and removes a deserted socket there.
 std::unique_ptr<SocketLock> take_path(const DeviceSection& d) {
     check_path(d);
     if (d.role != "server") return nullptr;
@@ -112,7 +112,7 @@ void check_tap_name(const DeviceSection& d) {
 
 bool is_xdp(const DeviceSection& d) { return d.port == "af_xdp"; }
 
-/// Each AF_XDP socket receives the frames of one queue, so frames of a queue without a socket would be lost.
+/// Each AF_XDP socket receives the frames of one queue, so frames of a queue without a socket would not reach rocid.
 void check_queues(const DeviceSection& d, uint16_t queues) {
     const uint32_t have = receive_queues(d.interface);
     if (have == queues) return;
@@ -129,7 +129,7 @@ void check_xdp_sockets() {
                                                      : "this kernel has none, or forbids them: use port = \"af_packet\""));
 }
 
-/// Logs an interface MTU that is too small for the configured path MTU.
+/// Logs the MTU of the interface if the path MTU is smaller than configured.
 void say_mtu(const DeviceSection& d, const Netdev& n, uint32_t path_mtu) {
     if (path_mtu == d.mtu) return;
     spdlog::info("{}: interface {} has MTU {}: path MTU {}; for {}: ip link set {} mtu {}", d.name, d.interface, n.mtu, path_mtu,
@@ -158,7 +158,7 @@ void say_checksums(const DeviceSection& d, const pmd::Started& port) {
         spdlog::debug("{}: the port has no offload of IPv4 header checksums: rocid does them", d.name);
 }
 
-/// The sockets that a driver has opened for its queues: those that are not in `before`.
+/// Returns the sockets that a driver has opened for its queues: those that are not in `before`.
 std::vector<int> new_sockets(const std::vector<int>& before) {
     std::vector<int> fds;
     std::ranges::set_difference(frame_sockets(), before, std::back_inserter(fds));
@@ -259,7 +259,7 @@ Ports::Ports(Config& config, pmd::Eal&, const NicTroubles& troubles)
             ++i;
         } catch (const pmd::StartError& e) {
             why = fmt::format("device '{}' ({}): {}", d.name, d.port, e.what());
-            { const OpenPort gone = std::move(ports_[i]); }  // destroys its members in their order
+            { const OpenPort gone = std::move(ports_[i]); }  // destroys the members in reverse order
             ports_[i] = {};
             config.devices.erase(config.devices.begin() + long(i));
             if (config.devices.empty()) throw pmd::StartError(why);
@@ -273,7 +273,7 @@ Ports::Ports(Config& config, pmd::Eal&, const NicTroubles& troubles)
 
 Ports::~Ports() {
     for (size_t d = 0; d < ports_.size(); ++d) {
-        if (ports_[d].ethdev != nullptr || !ports_[d].udp.empty()) continue;  // its destructor closes the port
+        if (ports_[d].ethdev != nullptr || !ports_[d].udp.empty()) continue;  // ~Ethdev() or ~UdpSockets() closes the port
         const auto same = [&](const OpenPort& p) { return p.ethdev == nullptr && p.udp.empty() && p.id == ports_[d].id; };
         if (std::find_if(ports_.begin(), ports_.begin() + long(d), same) == ports_.begin() + long(d))
             pmd::stop_port(ports_[d].id);
@@ -406,8 +406,8 @@ void Ports::start(OpenPort& p, const DeviceSection& d, uint16_t queues, bool int
     p.up = p.ethdev->link_up();
 }
 
-/// Opens one DPDK port per queue. The driver attaches its own XDP program for each port. This function detaches that program, and
-/// attaches ours at the end.
+/// Starts one DPDK port per queue. For each port the driver attaches its own XDP program. This function detaches that program
+/// before the next port, and attaches ours at the end.
 void Ports::start_xdp(OpenPort& p, const DeviceSection& d) {
     for (uint32_t q = 0; q < p.pools.size(); ++q) {
         const std::vector<int> before = frame_sockets();

@@ -21,7 +21,7 @@
 
 namespace roci::rocid {
 
-/// A queue of a DPDK port, which one engine serves.
+/// A queue of a DPDK port. One engine serves the queue.
 struct PortQueue {
     uint16_t port = 0, queue = 0;
 };
@@ -30,11 +30,11 @@ struct PortQueue {
 struct OpenPort {
     uint16_t id = 0;
     MacAddress mac;
-    std::string netdev;        ///< kernel interface behind it, or ""
+    std::string netdev;        ///< kernel interface behind the port, or ""
     int netdev_index = 0;      ///< index of the kernel interface
     MacAddress netdev_mac;     ///< last known MAC of the kernel interface
-    uint32_t path_mtu = 0;     ///< path MTU of the device
-    uint32_t largest_mtu = 0;  ///< path MTU that the kind of port can carry
+    uint32_t path_mtu = 0;     ///< path MTU of the device when the port was opened
+    uint32_t largest_mtu = 0;  ///< largest path MTU of the kind of port
     bool up = true;            ///< state of the link when the port was opened
     /// Current state of the link, for the engines.
     std::unique_ptr<std::atomic<bool>> carrier = std::make_unique<std::atomic<bool>>(true);
@@ -42,9 +42,9 @@ struct OpenPort {
     pmd::ChecksumOffload checksums;  ///< checksums that the port computes or checks
     bool armed_by_sleeper = false;   ///< `signals` are interrupts that DpdkPort::before_sleep() switches on
     std::vector<std::unique_ptr<pmd::MbufPool>> pools;  ///< by engine, if the kind of port has its own frames
-    std::vector<std::unique_ptr<pmd::UdpSockets>> udp;  ///< by engine, if it is a UDP port: then there is no DPDK port
-    uint32_t descriptors = 0;                           ///< send buffers of a UDP port
-    std::unique_ptr<SocketLock> lock;                   ///< of the port's own socket
+    std::vector<std::unique_ptr<pmd::UdpSockets>> udp;  ///< by engine, if the port is a UDP port; there is then no DPDK port
+    uint32_t descriptors = 0;                           ///< number of send buffers of a UDP port
+    std::unique_ptr<SocketLock> lock;                   ///< lock of the port's own socket
     std::unique_ptr<pmd::XdpObjectFile> xdp_object;
     std::unique_ptr<pmd::Ethdev> ethdev;
     std::vector<std::unique_ptr<pmd::Ethdev>> further;  ///< if PortKind::one_queue: the ports of all queues but the first
@@ -61,7 +61,7 @@ struct LinkState {
     uint32_t path_mtu = 0;
 };
 
-/// The checksums that the port computes or checks, for example "received and sent".
+/// Returns the checksums that the port computes or checks, for example "received and sent".
 std::string_view checksums_text(const pmd::ChecksumOffload& checksums);
 
 class Ports {
@@ -72,11 +72,11 @@ public:
     ~Ports();
     Ports(const Ports&) = delete;
 
-    /// Bytes of DPDK memory that a configuration needs.
+    /// Returns the bytes of DPDK memory that a configuration needs.
     static uint64_t memory_bytes(const Config& config);
-    /// The NICs of `config` that DPDK cannot use. Called before EAL starts, which opens the other NICs.
+    /// Returns the NICs of `config` that DPDK cannot use. Must be called before EAL starts, because EAL opens the other NICs.
     static NicTroubles nic_troubles(const Config& config);
-    /// Addresses of the NICs that EAL probes.
+    /// Returns the addresses of the NICs that EAL probes, with their arguments.
     static std::vector<std::string> pci_addresses(const Config& config, const NicTroubles& troubles);
 
     const OpenPort& port(uint32_t device) const { return ports_[device]; }
@@ -84,13 +84,13 @@ public:
     pmd::MbufPool& pool(uint32_t device, uint32_t engine) {
         return ports_[device].pools.empty() ? *pools_[engine] : *ports_[device].pools[engine];
     }
-    /// Sets the addresses of a device, for ports that check them.
+    /// Passes the addresses of a device to the XDP program of its port. Ports of other kinds do not check addresses.
     void set_addresses(uint32_t device, std::span<const pmd::ServedAddress> addresses);
-    /// The current state of the link. `wish` is the configured path MTU.
+    /// Returns the current state of the link. `wish` is the configured path MTU.
     LinkState link(uint32_t device, uint32_t wish);
-    /// True if the link must be polled, because a driver does not report link changes (memif's does not).
+    /// Returns true if the link of a port must be polled, because the port's driver may not report changes (memif's does not).
     bool must_look() const;
-    /// Readable when the link of a port without kernel interface has changed.
+    /// Returns a descriptor that is readable when the link of a port without kernel interface has changed.
     int link_fd() const { return link_fd_; }
 
 private:
@@ -98,7 +98,7 @@ private:
     void open_netdev(OpenPort& port, const DeviceSection& device, Netdev& netdev);
     void open_udp(OpenPort& port, const DeviceSection& device, const Netdev& netdev, uint16_t queues);
     void open(OpenPort& port, const DeviceSection& device, uint16_t queues, uint32_t mbufs);
-    /// Starts the port and sets its path MTU.
+    /// Starts a DPDK port. Sets the path MTU if the port has no kernel interface.
     void start(OpenPort& port, const DeviceSection& device, uint16_t queues, bool interrupts);
     void start_xdp(OpenPort& port, const DeviceSection& device);
 

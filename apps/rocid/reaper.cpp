@@ -14,7 +14,7 @@
 namespace roci::rocid {
 namespace {
 
-/// Number of users that may block at the same time without delaying other users.
+/// Limit of threads. If this many users block at the same time, they delay the other users.
 constexpr size_t kMostThreads = 64;
 constexpr std::chrono::seconds kStaysIdle{10};
 
@@ -39,7 +39,7 @@ struct User {
 
 }  // namespace
 
-/// The threads share ownership, because they may outlive the Reaper.
+/// The state of all threads. Each thread owns a share of it, because threads may outlive the Reaper.
 struct Reaper::State {
     mutable std::mutex mutex;
     std::condition_variable work;
@@ -53,7 +53,7 @@ struct Reaper::State {
     void finish_one(uint32_t number, bool was_descriptor);
 };
 
-/// The loop of a thread. It releases one item of the next user, then puts that user at the end of the queue.
+/// The loop of a thread. Each pass releases one item of the next user, then puts this user at the end of the queue.
 void Reaper::State::serve() {
     std::unique_lock lock(mutex);
     for (;;) {

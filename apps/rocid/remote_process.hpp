@@ -1,4 +1,4 @@
-// Access by address to client memory that cannot be mapped. It is slow.
+// Access by address to client memory that cannot be mapped. Such accesses are slow.
 #pragma once
 
 #include <cstdint>
@@ -10,17 +10,17 @@
 
 namespace roci::rocid {
 
-/// Reads and writes through /proc/PID/mem, best by a descriptor that the client itself has opened: then rocid needs no privilege,
-/// and the client gives away nothing but its own rights. /proc/PID/mem rather than process_vm_readv, because its descriptor is
-/// bound to the address space at the time of opening. So neither a reused PID nor a client that executes a set-user-ID program
-/// can make rocid, which may be root, access memory that the client itself could not access.
+/// Reads and writes through /proc/PID/mem. If the client itself has opened the descriptor, rocid needs no privilege, and the
+/// client gives away only its own rights. rocid does not use process_vm_readv, because only the descriptor is bound to the
+/// address space at the time of opening. So neither a reused PID nor a client that executes a set-user-ID program can make rocid,
+/// which may be root, access memory that the client itself could not access.
 class ProcMemory final : public mem::RemoteProcess {
 public:
     /// `worker` is the worker of the user. Returns nullptr if the access is not permitted, or if the process does not belong to
     /// user `uid`.
     static std::unique_ptr<ProcMemory> open(int pid, uint32_t uid, std::shared_ptr<mem::SlowWorker> worker);
-    /// The client's own descriptor. The first access checks it, on the worker's thread: an operation on a descriptor of a client
-    /// may block. `close` gets it at the end.
+    /// Uses the client's own descriptor. The first access checks the descriptor on the worker's thread, because an operation on a
+    /// client's descriptor may block. The destructor passes the descriptor to `close`.
     static std::unique_ptr<ProcMemory> of_client(int fd, std::shared_ptr<mem::SlowWorker> worker, std::function<void(int)> close);
     ~ProcMemory() override;
 
@@ -36,7 +36,7 @@ private:
     const int fd_;
     const std::shared_ptr<mem::SlowWorker> worker_;
     const std::function<void(int)> close_;
-    bool checked_, good_;  ///< the worker's
+    bool checked_, good_;  ///< used only by the worker's thread
 };
 
 }  // namespace roci::rocid

@@ -14,7 +14,8 @@ constexpr size_t kPage = 4096;
 void on_sigbus(int signal_number, siginfo_t* info, void*) {
     const int saved = errno;
     if (!SigbusGuard::instance().handle(reinterpret_cast<uintptr_t>(info->si_addr))) {
-        // Not our mapping: the faulting instruction runs again and ends the process in the default way, with a core dump.
+        // The mapping is not ours, or could not be replaced: the faulting instruction runs again and ends the process in the
+        // default way, with a core dump.
         struct sigaction standard {};
         standard.sa_handler = SIG_DFL;
         sigaction(signal_number, &standard, nullptr);
@@ -62,22 +63,23 @@ bool SigbusGuard::add_block() {
     return true;
 }
 
-void SigbusGuard::write(Entry& e, uintptr_t base, uint64_t length, mem::MappedRegion* region) {
+void SigbusGuard::write(Entry& e, uintptr_t base, uint64_t length, mem::MappedRegion* region, HoleFiller::Credit* credit) {
     e.version.fetch_add(1, std::memory_order_seq_cst);
     e.base.store(base, std::memory_order_seq_cst);
     e.length.store(length, std::memory_order_seq_cst);
     e.region.store(region, std::memory_order_seq_cst);
+    e.credit.store(credit, std::memory_order_seq_cst);
     e.version.fetch_add(1, std::memory_order_seq_cst);
 }
 
-bool SigbusGuard::add(mem::MappedRegion& region, uint64_t mapped_length) {
+bool SigbusGuard::add(mem::MappedRegion& region, uint64_t mapped_length, HoleFiller::Credit* credit) {
     const std::lock_guard lock(mutex_);
     if (free_.empty() && !add_block()) return false;
     Entry* e = free_.back();
     free_.pop_back();
     const auto base = reinterpret_cast<uintptr_t>(region.base);
     by_base_[base] = e;
-    write(*e, base, mapped_length, &region);
+    write(*e, base, mapped_length, &region, credit);
     return true;
 }
 
@@ -85,12 +87,12 @@ void SigbusGuard::remove(const mem::MappedRegion& region) {
     const std::lock_guard lock(mutex_);
     const auto it = by_base_.find(reinterpret_cast<uintptr_t>(region.base));
     if (it == by_base_.end()) return;
-    write(*it->second, 0, 0, nullptr);
+    write(*it->second, 0, 0, nullptr, nullptr);
     free_.push_back(it->second);
     by_base_.erase(it);
 }
 
-/// Replaces the whole mapping, because its other pages may be missing too. This can fail at the kernel's limit of mappings.
+/// Replaces the whole mapping, because its other pages may be missing too. Can fail at the kernel's limit of mappings.
 bool SigbusGuard::cover(uintptr_t base, uint64_t length) {
     do {
         if (mmap(reinterpret_cast<void*>(base), length, PROT_READ | PROT_WRITE,
@@ -109,10 +111,11 @@ bool SigbusGuard::handle(uintptr_t address) {
             const uintptr_t base = e.base.load(std::memory_order_seq_cst);
             const uint64_t length = e.length.load(std::memory_order_seq_cst);
             mem::MappedRegion* region = e.region.load(std::memory_order_seq_cst);
+            HoleFiller::Credit* credit = e.credit.load(std::memory_order_seq_cst);
             // An entry that is being changed belongs to another mapping: the entry of an accessed mapping does not change.
             if ((before & 1) != 0 || before != e.version.load(std::memory_order_seq_cst)) continue;
             if (base == 0 || address < base || address - base >= length) continue;
-            if (HoleFiller* filler = filler_.load(std::memory_order_acquire); filler != nullptr && filler->fill(address))
+            if (HoleFiller* filler = filler_.load(std::memory_order_acquire); filler != nullptr && filler->fill(address, credit))
                 return true;
             region->poisoned.store(true, std::memory_order_seq_cst);
             poisoned_.fetch_add(1, std::memory_order_relaxed);

@@ -19,26 +19,27 @@ namespace roci::rocid {
 /// Mappings that may fault. add() and remove() take a lock; the handler only reads (it is async-signal-safe).
 class SigbusGuard {
 public:
-    /// The process-wide table. The first call installs the handler.
+    /// Returns the process-wide table. The first call installs the handler.
     static SigbusGuard& instance();
 
-    /// From now on a fault in [region.base, +mapped_length) poisons `region`. Returns false if the table is full.
-    bool add(mem::MappedRegion& region, uint64_t mapped_length);
-    /// Called before unmapping. No thread may access the mapping any more.
+    /// Makes a fault in [region.base, +mapped_length) poison `region`, unless the filler allocates the page with the user's
+    /// credit. Returns false if the table is full.
+    bool add(mem::MappedRegion& region, uint64_t mapped_length, HoleFiller::Credit* credit = nullptr);
+    /// Removes a mapping from the table. Must precede the unmapping. No thread may access the mapping any more.
     void remove(const mem::MappedRegion& region);
-    /// Number of regions poisoned so far.
+    /// Returns the number of regions poisoned so far.
     uint64_t poisoned() const { return poisoned_.load(std::memory_order_relaxed); }
-    /// An eventfd that becomes readable when a region was poisoned. -1 if there is no eventfd.
+    /// Returns an eventfd that becomes readable when a region was poisoned, or -1 if there is none.
     int event_fd() const { return event_fd_; }
 
-    /// The handler asks it first; nullptr: nobody.
+    /// Sets the filler that the handler tries before it poisons a region, or nullptr.
     void set_filler(HoleFiller* filler) { filler_.store(filler, std::memory_order_release); }
 
     /// Called by the handler. Returns true if `address` belongs to a mapping of the table, and the access may
     /// continue: the page was filled or the mapping replaced.
     bool handle(uintptr_t address);
 
-    /// Number of mappings left in the reserve.
+    /// Returns the number of mappings left in the reserve.
     size_t reserve() const { return reserve_left_.load(std::memory_order_relaxed); }
 
 private:
@@ -48,6 +49,7 @@ private:
         std::atomic<uintptr_t> base{0};
         std::atomic<uint64_t> length{0};
         std::atomic<mem::MappedRegion*> region{nullptr};
+        std::atomic<HoleFiller::Credit*> credit{nullptr};
     };
     static constexpr size_t kPerBlock = 1024, kBlocks = 1024;
     struct Block {
@@ -60,7 +62,7 @@ private:
     void make_reserve();
     bool give_up_one();
     bool cover(uintptr_t base, uint64_t length);
-    void write(Entry& e, uintptr_t base, uint64_t length, mem::MappedRegion* region);
+    void write(Entry& e, uintptr_t base, uint64_t length, mem::MappedRegion* region, HoleFiller::Credit* credit);
 
     std::mutex mutex_;
     std::array<std::atomic<Block*>, kBlocks> blocks_{};

@@ -12,11 +12,11 @@
 
 namespace roci::rocid {
 
-/// The threads share ownership, because they may outlive the SlowThreads.
+/// The state of all threads. Each thread owns a share of it, because threads may outlive the SlowThreads.
 struct SlowThreads::Shared {
     mutable std::mutex mutex;
     mutable std::condition_variable idle;
-    std::vector<pmd::WakeFlag*> lcores;  ///< empty once no lcore may be woken any more
+    std::vector<pmd::WakeFlag*> lcores;  ///< empty if no lcore may be woken any more
     std::array<bool, mem::SlowWorker::kMost> numbers{};
     size_t threads = 0;
     std::atomic<uint64_t> submitted{0};  ///< number of requests submitted since the start
@@ -59,8 +59,8 @@ public:
     }
 
 private:
-    /// Drops the remaining requests. No pointer to the worker is left, so nothing waits for these requests, and their memory may
-    /// be gone.
+    /// Removes the remaining requests without reading them. Only this thread still has a pointer to the worker, so the requests
+    /// may be freed already. They count as served, so that drain() returns.
     void drop_rest() {
         mem::SlowRequest* left;
         for (uint32_t e = 0; e < lanes(); ++e)
@@ -121,7 +121,7 @@ std::shared_ptr<mem::SlowWorker> SlowThreads::of(uint32_t user) {
         --shared_->threads;
         return nullptr;
     }
-    // The thread has its own pointer to the worker. When the last other pointer is gone, stop() ends the thread.
+    // The thread has its own pointer to the worker. When the last copy of `lease` is gone, stop() ends the thread.
     std::shared_ptr<mem::SlowWorker> lease(worker.get(), [worker](mem::SlowWorker*) { worker->stop(); });
     workers_[user] = lease;
     return lease;
@@ -134,7 +134,8 @@ size_t SlowThreads::threads() const {
 
 bool SlowThreads::drain(int limit_ms) const {
     using Clock = std::chrono::steady_clock;
-    // A request may be served a moment before it counts as submitted. Then no thread signals the end, so check again soon.
+    // A thread may serve a request a moment before `submitted` counts it. Then nothing notifies `idle`, so the loop checks at
+    // short intervals.
     constexpr std::chrono::milliseconds kLook{10};
     const auto end = Clock::now() + std::chrono::milliseconds(limit_ms);
     std::unique_lock lock(shared_->mutex);

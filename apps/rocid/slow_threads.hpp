@@ -16,14 +16,14 @@ class SlowThreads {
 public:
     /// lcores[i] is woken when a request of engine i is done.
     explicit SlowThreads(std::vector<pmd::WakeFlag*> lcores);
-    /// Waits up to a second for submitted requests. Threads that are still blocked then end with the process.
+    /// Waits up to a second for submitted requests. Threads that are still blocked after this time end with the process.
     ~SlowThreads();
     SlowThreads(const SlowThreads&) = delete;
 
-    /// Returns the worker of a user. Its thread ends with the last pointer to the worker. Returns nullptr if too many users have
-    /// a worker, or if no thread could be started. Called by the conductor only.
+    /// Returns the worker of a user. The thread of the worker ends when the last returned pointer is gone. Returns nullptr if too
+    /// many users have a worker, or if no thread could be started. Called by the conductor only.
     std::shared_ptr<mem::SlowWorker> of(uint32_t user);
-    /// Number of running threads, including blocked ones.
+    /// Returns the number of running threads, including blocked ones.
     size_t threads() const;
     /// Waits until all submitted requests are served, for at most `limit_ms`. Returns true if all are served.
     bool drain(int limit_ms) const;

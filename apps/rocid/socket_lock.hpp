@@ -9,13 +9,14 @@ namespace roci::rocid {
 
 class SocketLock {
 public:
-    /// Waits for an owner that is about to end. Throws pmd::StartError if another rocid has the lock (the text names it), or if
-    /// the file cannot be created. `other` is a hint how the user selects another socket.
+    /// Takes the lock. If another rocid has the lock, tries again for a second, because the owner may be about to end. Throws
+    /// pmd::StartError if the owner keeps the lock (the text names its process), or if the file cannot be created. `other` is a
+    /// hint how the user selects another socket.
     SocketLock(const std::string& socket, const std::string& other);
-    /// Removes the file.
+    /// Removes the lock file, if ours() is true, and releases the lock.
     ~SocketLock();
     SocketLock(const SocketLock&) = delete;
-    /// True if the path still names the locked file. If it was removed, the socket may belong to another rocid.
+    /// Returns true if the path still names the locked file. If the file was removed, the socket may belong to another rocid.
     bool ours() const;
 
 private:
@@ -27,7 +28,8 @@ private:
     int fd_ = -1;
 };
 
-/// True if no process serves the socket at the path. Makes no connection, because some servers would take it for their peer.
+/// Returns true if no process serves the socket at the path. Makes no connection, because some servers would take the caller for
+/// their peer.
 bool deserted(const std::string& path);
 
 }  // namespace roci::rocid

@@ -1,5 +1,5 @@
-// Counts: a word that one thread adds to and any thread may read. Of all counters of the transport; ROCI_UNCOUNTED compiles it
-// without them, to measure what they cost (tests/bench/cost.py).
+// Adds to a counter that one thread writes and any thread may read. The transport's counters use this function. ROCI_UNCOUNTED
+// makes it a no-op, to measure the cost of the counters (tests/bench/cost.py).
 #pragma once
 
 #include <atomic>
@@ -15,9 +15,15 @@
 
 namespace roci {
 
-/// Readers use a relaxed load. The writer needs no locked add, because it is the only one. A compiler makes three instructions of
-/// a relaxed load, an addition and a relaxed store. On x86-64 one instruction does the same: its store of an aligned word is
-/// indivisible.
+#if defined(ROCI_UNCOUNTED)
+inline constexpr bool kCounted = false;
+#else
+inline constexpr bool kCounted = true;
+#endif
+
+/// Adds `n`. Readers use a relaxed load. The counter has one writer, so no locked instruction is needed. Compilers emit three
+/// instructions for a relaxed load, an addition and a relaxed store. On x86-64 one ADD to memory suffices, because its store of
+/// an aligned word is indivisible.
 inline void bump([[maybe_unused]] uint64_t& value, [[maybe_unused]] uint64_t n = 1) {
 #if defined(ROCI_UNCOUNTED)
 #elif defined(__x86_64__) && defined(__GNUC__) && !defined(ROCI_SANITIZED)

@@ -1,7 +1,7 @@
 // Epoch-based reclamation. The writer of shared tables learns when no reader can still use an entry that the writer has removed.
 // The writer removes entries, advances the epoch and waits until each reader has either noted the new epoch or is idle. A reader
-// notes the epoch between two rounds of work, when it holds no reference. A reader that sleeps is idle: the writer neither waits
-// for it nor wakes it.
+// notes the epoch between two rounds of work, when it holds no reference. A reader that sleeps may be idle. The writer does not
+// wait for an idle reader and does not wake it.
 //
 // The order of memory accesses:
 //   - note() loads the epoch with acquire order, so the reader sees all removals that precede advance(). If the writer finds that
@@ -31,8 +31,8 @@ private:
 /// One reader. A new reader is idle.
 class alignas(64) EpochReader {
 public:
-    /// Called by the reader between two rounds. Notes the epoch. If the epoch is new, calls `let_go` first, which must drop all
-    /// references that the reader keeps from one round to the next.
+    /// Called by the reader between two rounds. Notes the epoch. If the epoch is new, first calls `let_go`. That function must
+    /// drop all references that the reader keeps from one round to the next.
     template <class LetGo>
     void note(const Epoch& epoch, LetGo&& let_go) {
         const Epoch::Number now = epoch.now();
@@ -41,7 +41,7 @@ public:
         noted_ = now;
         passed_.store(now, std::memory_order_release);
     }
-    /// Called by the reader. Marks the reader as idle: it holds no reference and reads no table until rouse().
+    /// Called by the reader when it holds no reference. Marks the reader as idle. The reader reads no table until rouse().
     void rest() { passed_.store(kAtRest, std::memory_order_release); }
     /// Called by the reader. Marks the reader as active. The reader must call note() before it reads a table.
     void rouse() {

@@ -24,9 +24,9 @@ namespace roci {
 class ChunkSource {
 public:
     virtual ~ChunkSource() = default;
-    /// Preferred size of a chunk; slabs take multiples of it.
+    /// Returns the preferred size of a chunk in bytes. Slabs take multiples of it.
     virtual size_t unit() const = 0;
-    /// Returns memory that is aligned to a cache line, or nullptr if there is none.
+    /// Returns memory that is aligned to a cache line, or nullptr if memory is exhausted.
     virtual void* take(size_t bytes) = 0;
     virtual void give_back(void* chunk, size_t bytes) noexcept = 0;
 };
@@ -58,7 +58,8 @@ public:
     Slab(const Slab&) = delete;
     Slab& operator=(const Slab&) = delete;
 
-    /// Returns a block with undefined content, or nullptr if memory is exhausted. For reserved blocks it never returns nullptr.
+    /// Returns a block with undefined content, or nullptr if memory is exhausted. Does not return nullptr while fewer blocks are
+    /// in use than reserved, except with kHeapBlocks.
     void* take() {
         if constexpr (kHeapBlocks) return counted(std::aligned_alloc(kLine, block_));
         if (Free* const f = free_) {
@@ -73,7 +74,8 @@ public:
         if constexpr (kHeapBlocks) return std::free(block);
         free_ = new (block) Free{free_};
     }
-    /// Reserves `blocks` more blocks. take() then returns them without allocating memory. Returns false if memory is exhausted.
+    /// Allocates memory for `blocks` more blocks, so that take() need not. Returns false if memory is exhausted. With
+    /// kHeapBlocks, allocates nothing.
     [[nodiscard]] bool reserve(size_t blocks) {
         reserved_ += blocks;
         if (kHeapBlocks || reserved_ <= capacity_ || grow(reserved_ - capacity_)) return true;
@@ -119,8 +121,8 @@ private:
         if (fresh_ == fresh_end_) use_next_chunk();
         return true;
     }
-    /// Starts to allocate from the next chunk. The blocks of a new chunk are not put on the free list: their pages stay untouched
-    /// until they are needed.
+    /// Starts to allocate from the next chunk. The blocks of a new chunk are not put on the free list, because that would touch
+    /// all pages of the chunk.
     bool use_next_chunk() {
         if (begun_ == chunks_.size()) return false;
         const Chunk& c = chunks_[begun_++];
@@ -133,7 +135,7 @@ private:
     const size_t block_;
     Free* free_ = nullptr;
     std::byte *fresh_ = nullptr, *fresh_end_ = nullptr;  ///< the part of the current chunk that was never allocated
-    size_t begun_ = 0;                                   ///< number of chunks from which blocks were allocated
+    size_t begun_ = 0;                                   ///< index of the next chunk to use
     size_t capacity_ = 0, reserved_ = 0, taken_ = 0;
     std::vector<Chunk> chunks_;
 };

@@ -1,5 +1,5 @@
-// Counts the cycles of a message per stage. ROCI_STAGE(icrc) attributes the cycles from the macro to the end of the enclosing
-// block to the stage `icrc`, without the cycles of nested stages. The macro is empty in the product. `transport_stages`
+// Counts cycles per stage of the processing of messages. ROCI_STAGE(icrc) attributes the cycles from the macro to the end of the
+// enclosing block to the stage `icrc`, without the cycles of nested stages. The macro is empty in rocid. `transport_stages`
 // (tests/bench) compiles the transport a second time, with ROCI_STAGES defined. Only the folders of that second build may contain
 // markers: stack/wire to stack/engine.
 #pragma once
@@ -100,8 +100,8 @@ struct StageClock {
 namespace roci {
 
 inline constinit thread_local StageClock stage_clock;
-/// A processor executes instructions of several stages at the same time. The fence waits until all instructions of a stage are
-/// done. Without the fence, most cycles of a large copy would be counted for the next stage.
+/// Returns the time stamp counter after all earlier instructions are done. A processor executes instructions of several stages at
+/// the same time. Without the fence, most cycles of a large copy would be counted for the next stage.
 inline uint64_t stage_now() {
     __builtin_ia32_lfence();
     return __builtin_ia32_rdtsc();

@@ -8,7 +8,7 @@
 
 namespace roci {
 
-/// A timer is embedded in the object that uses it. The callback receives `owner`.
+/// A timer is embedded in the object that uses it. The wheel does not use `owner`; the callback of advance() may read it.
 struct Timer {
     Timer* next = nullptr;
     Timer** link = nullptr;  ///< the pointer that points to this timer; nullptr if the timer is not armed
@@ -57,8 +57,7 @@ public:
         }
         return fired;
     }
-    /// Returns a time not later than the earliest deadline of any timer, rounded up to a tick. Returns kNever if no timer is
-    /// armed.
+    /// Returns a time at or before the first tick at which a timer fires. Returns kNever if no timer is armed.
     Nanos next_deadline() const {
         const uint64_t t = next_busy_tick();
         return t == ~uint64_t{0} ? kNever : t * kTick;
@@ -84,8 +83,8 @@ private:
         head = &t;
         occupied_[level] |= uint64_t{1} << t.slot;
     }
-    /// Returns the first tick after tick_ that has a slot to process. This is the next nonempty slot of the lowest level that has
-    /// one ahead.
+    /// Returns the first tick after tick_ at which a nonempty slot begins. The lowest level with a nonempty slot ahead has that
+    /// slot.
     uint64_t next_busy_tick() const {
         for (uint32_t level = 0; level < kLevels; ++level) {
             if (occupied_[level] == 0) continue;
@@ -99,7 +98,7 @@ private:
         }
         return ~uint64_t{0};
     }
-    /// Called when a slot of a higher level begins. Moves its timers to the lower levels.
+    /// Moves the timers of each higher-level slot that begins at tick_ to lower levels.
     void cascade() {
         for (uint32_t level = kLevels - 1; level > 0; --level) {
             const uint32_t shift = level * kShift;

@@ -12,28 +12,28 @@ namespace roci::cc {
 enum class Policy : uint8_t {
     fixed_window,  ///< the maximum window; after a timeout a small window, which doubles per round trip
     delay,         ///< a window that keeps the round trip near a target
-    dcqcn,         ///< a rate that congestion notifications reduce and time raises again
-    adaptive,      ///< like delay; notifications shrink the window, too
+    dcqcn,         ///< a rate that congestion notifications reduce; time and sent bytes raise it again
+    adaptive,      ///< like delay; notifications reduce the window, too
     count_,
 };
 const char* policy_name(Policy p);
 
-/// Limits from the configuration. apps/rocid/options.cpp explains each value.
+/// Limits and parameters of the policies. apps/rocid/options.cpp explains those that can be configured.
 struct Limits {
     uint32_t max_window = 256;          ///< packets
-    uint32_t first_window = 2;          ///< packets; window of a new QP and of a QP that was idle
-    Nanos target = 30'000;              ///< delay: target round trip; at least 5/4 of the shortest measured one
+    uint32_t first_window = 2;          ///< packets; except fixed_window: window of a new QP and of a QP that was idle
+    Nanos target = 30'000;              ///< delay: target round trip of a wide window (target() in delay.cpp)
     Nanos notify_every = 50'000;        ///< shortest time between two notifications that a QP sends; 0: it sends none
-    Nanos raise_every = 55'000;         ///< dcqcn: time between two raises
-    uint64_t raise_bytes = 10'000'000;  ///< dcqcn: bytes between two raises
-    uint32_t gain = 256;                ///< dcqcn: alpha changes by 1/gain per update
+    Nanos raise_every = 55'000;         ///< dcqcn: time between two raises by time
+    uint64_t raise_bytes = 10'000'000;  ///< dcqcn: bytes sent between two raises by bytes
+    uint32_t gain = 256;                ///< dcqcn: the weight of one update in alpha is 1/gain
     uint32_t first_cut = 2;             ///< dcqcn: the first notification cuts the rate by 1/first_cut
     uint32_t additive = 5'000;          ///< dcqcn: size of a small raise, bytes per millisecond
-    uint32_t hyper = 50'000;  ///< dcqcn: size of a large raise, bytes per millisecond; after a long time without notifications
+    uint32_t hyper = 50'000;            ///< dcqcn: size of a large raise, bytes per millisecond
 };
 
-/// The window after a timeout is two packets, each with an ACK request. With one packet, the loss of the ACK would also cost a
-/// retry.
+/// The window after a timeout, in packets. Each of the two packets carries an ACK request. With one packet, the loss of its ACK
+/// would cost another retry.
 inline constexpr uint16_t kWindowAfterTimeout = 2;
 inline constexpr uint32_t kFraction = 256;  ///< Controller::window counts packets in units of 1/kFraction
 inline constexpr uint32_t kFullWindow = 0xffff * kFraction;
@@ -45,42 +45,43 @@ struct Controller {
 };
 static_assert(sizeof(Controller) == 16);
 
-/// The state of the adaptive policies. The fixed window does not use it.
+/// The state of the policies except fixed_window, and of the notifications that a QP sends.
 struct State {
-    static constexpr uint8_t kFewSamples = 8;  ///< with fewer samples a QP counts as new
+    static constexpr uint8_t kFewSamples = 8;  ///< a QP with fewer samples counts as new
     uint32_t rate = 0;                         ///< dcqcn: bytes per millisecond; 0: no limit
-    uint32_t before = 0;  ///< dcqcn: the rate before it was cut; delay: the window before cuts that did not shorten round trips
-    uint32_t alpha = 0;   ///< estimate of the congestion from notifications, in units of 1/kWhole
-    uint32_t cut_at = 0;  ///< low bits of the time when the window or the rate was last reduced
+    uint32_t before = 0;        ///< dcqcn: the rate to which raises return; delay: the window before the first of `vain_cuts`
+    uint32_t alpha = 0;         ///< estimate of the congestion from notifications, in units of 1/kWhole
+    uint32_t cut_at = 0;        ///< low bits of the time when the window or the rate was last reduced
     uint32_t raised_at = 0;     ///< low bits of the time of the last raise by time (dcqcn) or of the last notification (adaptive)
-    uint32_t bytes = 0;         ///< dcqcn: bytes sent since the last raise by bytes
-    uint32_t active_at = 0;     ///< low bits of the time when the QP last sent or was acknowledged
+    uint32_t bytes = 0;         ///< dcqcn: bytes sent since the last raise by bytes; delay: longest `queue`, see longest_queue()
+    uint32_t active_at = 0;     ///< low bits of the time when the QP last sent; dcqcn: or received an acknowledgement
     uint32_t notified_at = 0;   ///< low bits of the time when this end last sent a notification
     uint8_t packet_shift = 12;  ///< a full packet has 2^packet_shift bytes
     uint8_t raises_by_time = 0, raises_by_bytes = 0;
-    uint8_t queued = 0;           ///< delay: the part of the last round trip that was spent in queues, in units of 1/kFraction
-    uint8_t samples : 4 = 0;      ///< round trips measured, at most kFewSamples
-    uint8_t vain_cuts : 4 = 0;    ///< delay: number of consecutive cuts after which round trips stayed longer than the target
-    uint8_t calm_losses : 2 = 0;  ///< delay: number of consecutive losses while round trips were shorter than the target
+    uint8_t queued = 0;         ///< delay: the part of the last round trip that was spent in queues, in units of 1/kFraction
+    uint8_t samples : 4 = 0;    ///< round trips measured, at most kFewSamples
+    uint8_t vain_cuts : 4 = 0;  ///< delay: number of cuts since the last round trip below the target
+    uint8_t excused : 4 = 0;    ///< delay: number of further losses that do not reduce the window
     bool slow_start : 1 = true;
     bool crowded : 1 = false;    ///< delay: the last round trip was longer than the target
-    bool contended : 1 = false;  ///< delay: other flows keep the queue full; long round trips do not shrink the window
+    bool contended : 1 = false;  ///< delay: cuts do not shorten round trips, so long round trips do not reduce the window
+    uint16_t queue = 0;          ///< delay: time that the last round trip spent in queues, in units of kQueueUnit (delay.cpp)
 };
 static_assert(sizeof(State) == 40);
 
 /// Starts the congestion control of a QP from its initial state.
 void start(Controller& c, State& s, const Limits& limits, Policy policy, uint32_t packet_bytes);
 
-/// The window in whole packets, at least one.
+/// Returns the window in whole packets, at least one.
 inline uint32_t packets(const Controller& c) { return c.window < kFraction ? 1 : c.window / kFraction; }
-/// The number of packets that may be unacknowledged.
+/// Returns the number of packets that may be unacknowledged.
 inline uint32_t window(const Controller& c, const Limits& limits) {
     const uint32_t allowed = packets(c);
     return allowed < limits.max_window ? allowed : limits.max_window;
 }
 inline Nanos not_before(const Controller& c) { return c.not_before; }
 
-/// An acknowledgement of packets.
+/// The argument of on_ack().
 struct Acked {
     Nanos now;
     uint32_t packets;
@@ -102,9 +103,9 @@ struct Row {
 extern const Row kPolicies[];
 inline const Row& row(const Controller& c) { return kPolicies[size_t(c.policy)]; }
 
-/// True for the fixed window, which neither paces nor counts bytes.
+/// Returns true for the fixed window. The fixed window neither paces nor counts bytes.
 inline bool rests(const Controller& c) { return c.policy == Policy::fixed_window; }
-/// True for a fixed window at its maximum. Only a timeout changes such a window.
+/// Returns true for a fixed window at its maximum. Only a timeout changes such a window.
 inline bool rests_open(const Controller& c, const Limits& l) { return rests(c) && c.window >= l.max_window * kFraction; }
 
 inline uint32_t begin_turn(Controller& c, State& s, const Limits& l, Nanos now, uint32_t quantum) {
@@ -113,7 +114,7 @@ inline uint32_t begin_turn(Controller& c, State& s, const Limits& l, Nanos now, 
     const auto f = row(c).begin_turn;
     return f != nullptr ? f(c, s, l, now, quantum) : quantum;
 }
-/// The requester sent `bytes` in one turn.
+/// Records that the requester sent `bytes` in one turn.
 inline void on_sent(Controller& c, State& s, const Limits& l, Nanos now, uint32_t bytes) {
     if (rests(c)) [[likely]]
         return;
@@ -122,21 +123,21 @@ inline void on_sent(Controller& c, State& s, const Limits& l, Nanos now, uint32_
 inline void on_ack(Controller& c, State& s, const Limits& l, const Acked& a) {
     if (const auto f = row(c).on_ack) f(c, s, l, a);
 }
-/// The peer reported congestion (RoCEv2 annex A17.9). `round_trip` is the smoothed round trip in ns, 0 if unknown.
+/// Processes a notification of the peer (RoCEv2 annex A17.9). `round_trip` is the smoothed round trip in ns, 0 if unknown.
 inline void on_cnp(Controller& c, State& s, const Limits& l, Nanos now, uint32_t round_trip) {
     if (const auto f = row(c).on_cnp) f(c, s, l, now, round_trip);
 }
-/// A packet was lost, and the peer reported it.
+/// Processes the loss of a packet that the peer reported as missing.
 inline void on_loss(Controller& c, State& s, const Limits& l, Nanos now, uint32_t round_trip) {
     if (const auto f = row(c).on_loss) f(c, s, l, now, round_trip);
 }
-/// The ACK timeout elapsed without a response, or all probes remained unanswered.
+/// Called when the ACK timeout elapsed without a response, or when several probes remained unanswered.
 inline void on_timeout(Controller& c, State& s, const Limits& l, Nanos now) {
     if (const auto f = row(c).on_timeout) f(c, s, l, now);
 }
 
-/// Called at the receiver of a frame that was marked Congestion Experienced. Returns true if a notification must be sent to the
-/// peer now.
+/// Called when the QP received a frame with the mark Congestion Experienced. Returns true if the QP must send a notification to
+/// its peer now.
 inline bool take_mark(State& s, const Limits& l, Nanos now) {
     if (l.notify_every == 0 || uint32_t(now) - s.notified_at < l.notify_every) return false;
     s.notified_at = uint32_t(now);

@@ -1,8 +1,8 @@
-// DCQCN, the reaction point (Zhu et al., SIGCOMM 2015). Each notification cuts the rate; frequent notifications cut it more.
-// Afterwards both time and bytes sent raise the rate: first back to its previous value, then by a small step, then by a larger
-// one. No timer is needed. Raises that have become due by time are computed when the QP sends, or receives an acknowledgement or
-// a notification. Before the first notification there is no rate limit. The window starts small and grows by a half per round
-// trip.
+// This file implements the reaction point of DCQCN (Zhu et al., SIGCOMM 2015). A notification cuts the rate; frequent
+// notifications cut it more. Afterwards both time and sent bytes raise the rate: first back to its previous value, then by small
+// steps, then by large ones. No timer is needed, because raises that have become due by time are computed when the QP sends, or
+// receives an acknowledgement or a notification. Before the first notification there is no rate limit: the window starts small
+// and grows by a half per round trip.
 #include "cc/policies.hpp"
 
 namespace roci::cc {
@@ -11,7 +11,7 @@ namespace {
 constexpr uint8_t kFastRaises = 5, kMostRaises = 63;
 constexpr uint32_t kLeastRate = 1'000;     ///< bytes per millisecond
 constexpr uint32_t kNoLimit = 12'500'000;  ///< bytes per millisecond (100 Gb/s); at this rate the limit is removed
-constexpr uint32_t kMostIdleRaises = 200;  ///< after so many raises without traffic, the limit is removed
+constexpr uint32_t kMostIdleRaises = 200;  ///< number of raises without traffic after which the limit is removed
 constexpr uint32_t kBurst = 8192;          ///< bytes that a QP may send at once after a pause
 
 void raise(State& s, const Limits& l) {
@@ -33,7 +33,7 @@ void catch_up(State& s, const Limits& l, Nanos now) {
     }
 }
 
-/// Sets the window to twice the product of rate and round trip. If no ACKs arrive, the QP soon stops sending.
+/// Sets the window to twice the product of rate and round trip, so that the QP soon stops sending if no ACKs arrive.
 void follow_rate(Controller& c, State& s, const Limits& l, uint32_t round_trip) {
     if (s.rate == 0 || round_trip == 0) return;
     const uint64_t packets = uint64_t{s.rate} * 2 * round_trip / 1'000'000 / (1u << s.packet_shift) + 2;
@@ -78,7 +78,8 @@ void notified_dcqcn(Controller& c, State& s, const Limits& l, Nanos now, uint32_
         s.alpha = 2 * kWhole / l.first_cut;
         s.slow_start = false;
     } else {
-        // Not faster than any peer may notify; and not before the last cut can have shortened a queue.
+        // A notification has no effect if it comes earlier than the peer may send it, or before the last cut can have shortened
+        // a queue.
         if (uint32_t(now) - s.cut_at < std::max(uint32_t(l.notify_every / 2), round_trip)) return;
         catch_up(s, l, now);
         if (s.rate == 0) return;

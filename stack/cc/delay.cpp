@@ -1,46 +1,78 @@
 // Congestion control by delay. While round trips are shorter than a target, the window grows by a fraction of a packet per round
-// trip. Otherwise it shrinks in proportion to the excess over the target, at most once per round trip and by at most a half. The
-// target is an absolute time and does not depend on when a flow began, so that flows which share a queue become equal. A window
-// below one packet acts as a pause between packets.
+// trip. Otherwise the window shrinks in proportion to the excess over the target, at most once per round trip and by at most a
+// half. The target is a configured time and does not depend on when a flow began, so that flows which share a queue become equal.
+// target() describes the exceptions. A window below one packet acts as a pause between packets.
 // If the window shrinks and round trips stay long, there are two possible reasons: other flows fill the queue (TCP), or the delay
-// is not in queues (a host without a free CPU). Then only losses shrink the window, until a round trip shows that the queue is
-// short.
+// is not in queues (a host without a free CPU). Then long round trips do not shrink the window any more, until a round trip shows
+// that the queue is short. The QP is then contended. If the queue becomes shorter without a cut by this QP, another flow has lost
+// a packet and reduced its window. A contended QP then reduces its window too. Otherwise it would take what the other flow gives
+// up: a full queue seldom drops packets of both.
+// A loss indicates congestion only if the queue is about as long as the longest one that was measured. A queue that has held more
+// packets than now does not overflow now.
 #include "cc/policies.hpp"
 
 namespace roci::cc {
 namespace {
 
 constexpr uint32_t kStep = kFraction / 2;  ///< growth of the window per round trip
-constexpr uint32_t kMostLossCut = 16;      ///< by a loss beside others that fill the queue, the window is divided by this at most
+constexpr uint32_t kMostLossCut = 16;      ///< largest divisor of the window for one loss while State::contended is set
 constexpr uint8_t kMostVainCuts = 15;
-constexpr uint8_t kCalmLosses = 3;  ///< after so many the queue must be shorter than the target
+constexpr uint8_t kMostExcuses = 15;  ///< limit of State::excused
+constexpr uint32_t kQueueUnit = 64;   ///< ns
+/// Together with a growth of half a packet per round trip, a cut to 7/10 takes as much as TCP does (RFC 9438 4.3).
+constexpr uint32_t kYieldKeeps = 7, kYieldOf = 10;
+
+/// Returns the longest value of State::queue since the QP was idle; of a contended QP since its last cut. Losses at a shorter
+/// queue reduce it.
+uint32_t& longest_queue(State& s) { return s.bytes; }
+bool is_shorter_than_before(State& s) { return s.queue < longest_queue(s) - longest_queue(s) / 4; }
 
 /// Returns the target round trip. Narrow windows get a longer target than wide ones, so that flows which share a queue become
-/// equal. In a network with long round trips, the target is 5/4 of the shortest one measured. It is not longer, because the
-/// shortest round trip of a flow that began while other flows filled the queue contains the queue.
+/// equal. In a network with long round trips, the target is 5/4 of the shortest one measured. A longer target would be unfair: if
+/// a flow began while other flows filled the queue, its shortest round trip includes time in the queue.
 uint32_t target(const Controller& c, const Limits& l, uint32_t shortest) {
     const auto base = uint32_t(l.target);
     return std::max(base + uint32_t(uint64_t{2} * base * kFraction / (kFraction + c.window)), shortest + shortest / 4);
 }
 
-/// Called when round trips stay long although the window shrinks.
+/// Called when round trips stay long although the window shrinks. Restores the window before these cuts.
 void contend(Controller& c, State& s) {
     s.contended = true;
     set_window(c, std::max({uint32_t{c.window}, s.before, kWindowAfterTimeout * kFraction}));
 }
 
+void measure_queue(State& s, const Acked& a) {
+    const uint32_t delay = a.sample - a.shortest;
+    s.queued = uint8_t(uint64_t{delay} * (kFraction - 1) / a.sample);
+    s.queue = uint16_t(std::min(delay / kQueueUnit, 0xffffu));
+    longest_queue(s) = std::max<uint32_t>(longest_queue(s), s.queue);
+}
+
+/// Reduces the window of a contended QP if another flow has reduced its own. A QP with a window of two packets, the smallest one
+/// of TCP (RFC 5681), takes nothing from others.
+void yield_too(Controller& c, State& s, const Acked& a) {
+    constexpr uint32_t kLeast = kWindowAfterTimeout * kFraction;
+    if (uint32_t(a.now) - s.cut_at < 2 * a.smoothed) {  // the QP's own cut shortens the queue
+        longest_queue(s) = s.queue;
+        return;
+    }
+    if (!s.crowded || c.window <= kLeast || !is_shorter_than_before(s)) return;
+    cut_delay(c, s, a.now, std::max(c.window * kYieldKeeps / kYieldOf, kLeast));
+    longest_queue(s) = s.queue;
+}
+
 void judge(Controller& c, State& s, const Limits& l, const Acked& a) {
     const uint32_t aim = target(c, l, a.shortest);
-    const bool again = s.crowded;  // a single long round trip is chance
+    const bool again = s.crowded;  // one long round trip alone does not indicate congestion
     s.crowded = a.sample > aim;
-    s.queued = uint8_t(uint64_t{a.sample - a.shortest} * (kFraction - 1) / a.sample);
+    measure_queue(s, a);
+    if (s.contended) yield_too(c, s, a);
     if (a.sample > (aim + a.shortest) / 2) s.slow_start = false;
     if (!s.crowded) {
         s.vain_cuts = 0;
         if (a.sample < a.shortest + (aim - a.shortest) / 8) s.contended = false;
         return;
     }
-    s.calm_losses = 0;
     if (!again || s.contended || uint32_t(a.now) - s.cut_at < a.smoothed) return;
     if (s.vain_cuts == kMostVainCuts) return contend(c, s);
     if (s.vain_cuts++ == 0) s.before = c.window;
@@ -56,7 +88,7 @@ uint32_t step(const Controller& c, const State& s, uint32_t packets) {
 
 void grow(Controller& c, State& s, const Limits& l, const Acked& a) {
     if (s.crowded && !s.contended) return;
-    // A window that is not used does not show whether a larger one is possible.
+    // A window of which less than a half is used does not show whether the network permits a larger one.
     if (uint64_t{a.in_flight} * 2 * kFraction < c.window) return;
     set_window(c, std::min(c.window + std::max(step(c, s, a.packets), 1u), l.max_window * kFraction));
 }
@@ -87,15 +119,27 @@ void acked_delay(Controller& c, State& s, const Limits& l, const Acked& a) {
     }
 }
 
-/// A loss while round trips are shorter than the target does not indicate congestion, unless the queue overflows before round
-/// trips reach the target. The window loses the packets that were in queues, so that the link stays full after a random loss.
-void lost_delay(Controller& c, State& s, const Limits&, Nanos now, uint32_t round_trip) {
-    s.slow_start = false;
-    if (uint32_t(now) - s.cut_at < round_trip) return;
-    if (!s.crowded && s.calm_losses < kCalmLosses) {
-        ++s.calm_losses;
-        return;
+namespace {
+
+/// Returns true if a loss happened by chance. A loss at a short queue did, and it excuses one loss at a long queue, which
+/// probably happened by chance, too. The longest queue is slowly forgotten, because another path may have a smaller buffer.
+bool is_chance(State& s) {
+    if (is_shorter_than_before(s)) {
+        if (s.excused != kMostExcuses) ++s.excused;
+        longest_queue(s) -= longest_queue(s) / 16;
+        return true;
     }
+    if (s.excused == 0) return false;
+    --s.excused;
+    return true;
+}
+
+}  // namespace
+
+/// A loss reduces the window only by the packets that were in queues, so that the link stays full.
+void lost_delay(Controller& c, State& s, const Limits&, Nanos now, uint32_t round_trip) {
+    if (!s.contended && is_chance(s)) return;
+    if (uint32_t(now) - s.cut_at < round_trip) return;
     const uint32_t left = c.window * (kFraction - s.queued) / kFraction;
     cut_delay(c, s, now, std::max(left, c.window / (s.contended ? kMostLossCut : kMostCut)));
 }

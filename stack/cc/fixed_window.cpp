@@ -1,5 +1,6 @@
-// The fixed window. After a timeout it is small, so that many QPs that send to a slow peer share the peer's capacity instead of
-// sending everything again and again. A NAK does not reduce the window, because a peer that responds can receive packets.
+// The fixed window is small after a timeout, so that many QPs that send to one slow peer share the peer's capacity. With full
+// windows they would repeat the same packets many times. A NAK does not reduce the window, because a peer that responds can
+// receive packets.
 #include "cc/policies.hpp"
 
 namespace roci::cc {

@@ -10,10 +10,10 @@ namespace roci::cc {
 inline constexpr uint32_t kWhole = 1 << 16;
 /// The smallest window: one packet per 64 round trips.
 inline constexpr uint32_t kLeastWindow = kFraction / 64;
-inline constexpr uint32_t kLongestPause = 10'000'000;  ///< ns, between two packets of a window below one packet
+inline constexpr uint32_t kLongestPause = 10'000'000;  ///< ns; longest pause between packets if the window is below one packet
 
 // ---- slow_start.cpp: common functions of delay and dcqcn
-/// Resets a QP that was idle to the first window, because its measurements are out of date.
+/// Reduces the window of a QP that was idle to the first window, because the QP's measurements are out of date.
 void forget_if_idle(Controller& c, State& s, const Limits& l, Nanos now);
 
 inline void set_window(Controller& c, uint32_t window) { c.window = std::min(window, kFullWindow) & 0xffffff; }
@@ -26,8 +26,8 @@ void widen_fixed(Controller& c, State&, const Limits& l, const Acked& a);
 void narrow_fixed(Controller& c, State&, const Limits&, Nanos);
 
 // ---- delay.cpp
-inline constexpr uint32_t kMostCut = 2;  ///< the window is divided by this at most
-/// Makes the window smaller.
+inline constexpr uint32_t kMostCut = 2;  ///< largest divisor of the window for one cut; see also kMostLossCut
+/// Sets the window to `to`, but at least to kLeastWindow, and ends slow start.
 void cut_delay(Controller& c, State& s, Nanos now, uint32_t to);
 uint32_t begin_delay(Controller& c, State& s, const Limits& l, Nanos now, uint32_t quantum);
 void sent_delay(Controller& c, State& s, const Limits& l, Nanos now, uint32_t bytes);

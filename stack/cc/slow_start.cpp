@@ -3,17 +3,18 @@
 namespace roci::cc {
 namespace {
 
-/// Idle time after which the measurements of the network are out of date, ns. Longer than the pauses of a working program.
+/// ns; idle time after which the measurements of the network are out of date. The pauses of a working program are shorter.
 constexpr uint32_t kIdle = 1'000'000;
 
 }  // namespace
 
 void forget_if_idle(Controller& c, State& s, const Limits& l, Nanos now) {
-    const uint32_t pause = c.window < kFraction ? kLongestPause : 0;  // such a QP waits because it has to
+    const uint32_t pause = c.window < kFraction ? kLongestPause : 0;  // the controller itself makes such a QP pause
     if (uint32_t(now) - s.active_at < kIdle + pause) return;
     s.active_at = uint32_t(now);
     s.contended = false;
-    s.vain_cuts = s.calm_losses = 0;
+    s.vain_cuts = s.excused = 0;
+    s.bytes = s.queue = s.queued = 0;
     if (c.window <= l.first_window * kFraction) return;
     set_window(c, l.first_window * kFraction);
     s.slow_start = true;

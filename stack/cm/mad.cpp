@@ -24,7 +24,7 @@ void put_bits(uint8_t* p, uint32_t at, uint32_t count, uint64_t v) {
     }
 }
 
-/// Decodes and encodes a list of fields. Both directions offer field(bit, bits, member) and block(byte, array).
+/// Reader decodes and Writer encodes a list of fields. Both have field(bit, bits, member) and block(byte, array).
 struct Reader {
     const uint8_t* data;
     template <class T>
@@ -76,7 +76,7 @@ void comm_ids(const A& a, M& m) {
 template <class M, class T>
 concept Is = std::is_same_v<std::remove_const_t<M>, T>;
 
-// The fields of each message. Offsets count from the end of the MAD header.
+// Each fields() lists the fields of one message. Offsets count from the end of the MAD header.
 
 template <class A, Is<Req> M>  // IBA table 107
 void fields(const A& a, M& m) {

@@ -1,6 +1,6 @@
 // Communication management messages in a MAD on QP 1 (IBA 12.6, 12.11). Each message is a struct. encode() and decode() are
-// derived from one list of fields per message. decode() cannot fail once the header was accepted, because any bits form a valid
-// field. The manager checks the values.
+// derived from one list of fields per message. After parse_header() has accepted the header, decode() cannot fail, because any
+// bits form a valid field. The manager checks the values.
 #pragma once
 
 #include <array>
@@ -28,10 +28,10 @@ struct Header {
     uint64_t transaction = 0;
     Attribute attribute = Attribute::req;
 };
-/// Returns false if the MAD is not of the communication management class or its version or method is not supported.
+/// Returns false if the MAD is too short, is not of the communication management class, or has an unsupported version or method.
 bool parse_header(std::span<const uint8_t> mad, Header& out);
 
-/// Reasons for the rejection of a connection (IBA table 115). A peer may send any number.
+/// Reasons for the rejection of a connection (IBA table 115). A peer may also send other values.
 enum class Reason : uint16_t {
     no_qp = 1,
     no_eec = 2,
@@ -161,7 +161,7 @@ struct SidrRep {
     std::array<uint8_t, 136> private_data{};
 };
 
-/// Encodes a whole MAD. Instantiated for the messages above.
+/// Encodes a whole MAD. mad.cpp instantiates encode() and decode() for the messages above.
 template <class Message>
 Mad encode(uint64_t transaction, const Message& message);
 template <class Message>

@@ -10,9 +10,10 @@
 namespace roci::cm {
 namespace {
 
-/// The first repetition comes early, and the pauses grow by half up to the full response time. So a few lost messages cost little
-/// time, and a slow peer is not flooded. There are at most max_retries repetitions (IBA 12.7.27). The manager waits at least as
-/// long as max_retries full pauses before it gives the connection up.
+/// A message is first repeated after 1/2^kEarlyShift of the response time. The pauses then grow by half up to the full response
+/// time. So a few lost messages cost little time, and a slow peer is not flooded. There are at most max_retries repetitions (IBA
+/// 12.7.27). The manager gives up max_retries + 1 full response times after the first transmission; in case of a DREQ, when it
+/// has waited for a reply to the last repetition.
 constexpr unsigned kEarlyShift = 5;
 
 template <size_t N>
@@ -50,8 +51,8 @@ Connection* Manager::get(uint32_t id) {
 }
 const Connection* Manager::find(uint32_t id) const { return const_cast<Manager*>(this)->get(id); }
 
-/// Removes the oldest connections without an owner until there is room. Such connections only wait for the end of TimeWait.
-/// Returns false if there is still no room.
+/// Removes the oldest connections without an owner until there is room. Such connections only wait for a DREP or for the end of
+/// TimeWait. Returns false if there is still no room.
 bool Manager::make_room() {
     while (connections_.size() >= config_.max_connections && !ending_.empty()) {
         Connection* c = get(ending_.front());
@@ -61,9 +62,9 @@ bool Manager::make_room() {
     return connections_.size() < config_.max_connections;
 }
 
-/// Notes a connection that has no owner any more but is still in TimeWait.
+/// Enters a connection without an owner in `ending_`, from which make_room() may remove it.
 void Manager::forget_later(const Connection& c) {
-    // Removes entries whose connections have ended.
+    // Entries at the front whose connections have ended are removed.
     while (!ending_.empty() && !connections_.contains(ending_.front())) ending_.pop_front();
     ending_.push_back(c.id);
 }
@@ -108,7 +109,7 @@ void Manager::erase(Connection& c) {
     connections_.erase(c.id);
 }
 
-/// Ends the connection: it has no timer, and messages for it are ignored.
+/// Ends the connection: stops its timer, sets its state to idle, and erases it if it has no owner.
 void Manager::end(Connection& c) {
     stop_repeating(c);
     c.state = State::idle;
@@ -194,7 +195,7 @@ void Manager::send_rej(Connection& c, Answered message, Reason reason, std::span
     rej.remote_comm_id = c.remote_id;
     rej.message = message;
     rej.reason = reason;
-    if (reason == Reason::timeout) {  // the peer may not know our ID, so the message includes our GUID (table 112)
+    if (reason == Reason::timeout) {  // the peer may not know our ID, so the REJ includes our GUID (table 112)
         const uint64_t guid = c.active ? c.req.ca_guid : c.rep.ca_guid;
         rej.info_length = 8;
         for (unsigned i = 0; i < 8; ++i) rej.info[i] = uint8_t(guid >> (56 - 8 * i));
@@ -346,11 +347,11 @@ int Manager::reject(uint32_t id, Reason reason, std::span<const uint8_t> private
     const bool can = c->state == State::req_rcvd || c->state == State::rep_rcvd || c->state == State::rep_sent;
     if (!can) return EINVAL;
     send_rej(*c, rejected_message(c->state), reason, private_data);
-    const bool keep = c->state != State::rep_rcvd;  // after a REQ, the answer is kept for a repeated REQ
+    const bool keep = c->state != State::rep_rcvd;  // after a REQ, the REJ is kept as the answer to a repeated REQ
     stop_repeating(*c);
     unpair_qpn(*c);
     if (!keep) return end(*c), 0;
-    // The connection is kept without an owner; its owner considers it ended.
+    // The owner regards the connection as ended, so the manager keeps the connection without an owner.
     c->state = State::timewait;
     c->owned = false;
     forget_later(*c);

@@ -2,9 +2,9 @@
 // takes the time, next_message() returns messages to be sent, and next_event() returns events. One object serves all ports. It is
 // not thread-safe.
 //
-// The local communication ID identifies a connection. The owner of a connection (a program's cm_id) is represented by a cookie.
-// After destroy() was called, the manager ends the connection by itself, as the protocol requires. Config::max_connections limits
-// the memory; further requests are refused.
+// The local communication ID identifies a connection. A cookie represents the owner of a connection (a program's cm_id). After
+// destroy() the manager ends the connection without the owner, as the protocol requires. Config::max_connections limits the
+// memory; further requests are refused.
 #pragma once
 
 #include <deque>
@@ -61,7 +61,7 @@ struct Connection {
     State state = State::idle;
     bool active = false, datagram = false;
     bool owned = true;
-    bool paired = false;  ///< entered in the tables by the peer's ID
+    bool paired = false;  ///< the peer's ID is known, and Manager::peers_ has an entry for it
     uint64_t owner = 0;
     Endpoint peer;
     uint32_t local_qpn = 0, remote_qpn = 0;
@@ -77,15 +77,15 @@ struct Connection {
 
 struct Event {
     enum class Kind : uint8_t {
-        connect_request,  ///< a REQ or SIDR_REQ arrived; `owner` is the listener's, Connection::req or sidr_req has the details
+        connect_request,  ///< a REQ or SIDR_REQ arrived, stored in Connection::req or sidr_req; `owner` is the listener's owner
         reply,            ///< a REP arrived; the owner sets up its QP and calls ready(), or calls reject()
-        established,      ///< the RTU arrived, or a packet that shows that the peer received our REP
-        rejected,         ///< a REJ arrived with `reason`
+        established,      ///< the RTU arrived, or traffic_seen() reported a packet of the peer
+        rejected,         ///< a REJ arrived with `reason`, or a DREQ arrived before our RTU was sent
         unreachable,      ///< REQ, REP or SIDR_REQ remained unanswered
-        disconnected,     ///< a DREQ or DREP of the peer arrived
-        gone,             ///< the peer did not answer our DREQ; the connection is disconnected too
+        disconnected,     ///< a DREQ, a DREP or a late REJ arrived, or a REQ of the peer's QP for a new connection
+        gone,             ///< the peer did not answer our DREQ; the connection has ended
         timewait_exit,    ///< the QP numbers of the connection may be used again
-        sidr_reply,       ///< a SIDR_REP arrived with status, qpn and qkey
+        sidr_reply,       ///< a SIDR_REP arrived; `reason` is its status
     };
     Kind kind = Kind::established;
     uint32_t connection = 0;
@@ -132,7 +132,7 @@ struct SidrSpec {
 
 struct Config {
     uint32_t first_id = 1;             ///< first communication ID; should differ between runs of rocid
-    uint32_t max_connections = 65536;  ///< limit of all connections together, whatever their state
+    uint32_t max_connections = 65536;  ///< limit of all connections together, in any state
     uint8_t response_timeout = 20;     ///< the response time that we announce and also grant to a peer; 4.096 us * 2^n
     uint8_t max_retries = 15;
     uint8_t mra_timeout = 24;  ///< service timeout in our MRAs; 4.096 us * 2^n
@@ -142,8 +142,8 @@ class Manager {
 public:
     explicit Manager(const Config& config) : config_(config), next_id_(config.first_id) {}
 
-    // ---- Calls of owners. Those that return int return 0 or an errno: EINVAL if the state does not permit the call, ENOENT if
-    // there is no such connection
+    // ---- Calls of owners. A result of type int is 0 or an errno: EINVAL if the state does not permit the call, ENOENT if there
+    // is no such connection
     /// Adds a listener. Returns its number, never 0.
     uint32_t listen(const Listener& listener);
     void unlisten(uint64_t service_id, uint32_t number);
@@ -151,9 +151,10 @@ public:
     uint32_t connect(const ConnectSpec& spec, Nanos now);
     /// Sends a REP.
     int accept(uint32_t id, const AcceptSpec& spec, Nanos now);
-    /// Sends the RTU: our QP is ready to receive and send.
+    /// Sends the RTU. The owner calls ready() when the owner's QP can receive and send.
     int ready(uint32_t id, Nanos now);
-    /// Reports that the QP received a packet from the peer before the RTU arrived (IBA 12.9.6 COMM_EST).
+    /// Reports that the QP received a packet from the peer before the RTU arrived (IBA 12.9.6 COMM_EST). EISCONN: the connection
+    /// is established already.
     int traffic_seen(uint32_t id, Nanos now);
     int reject(uint32_t id, Reason reason, std::span<const uint8_t> private_data, Nanos now);
     /// Sends a DREQ, or the DREP if the peer has sent a DREQ.
@@ -161,7 +162,7 @@ public:
     uint32_t resolve_service(const SidrSpec& spec, Nanos now);
     int answer_service(uint32_t id, SidrStatus status, uint32_t qpn, uint32_t qkey, std::span<const uint8_t> private_data,
                        Nanos now);
-    /// Removes the owner, which gets no more events. Notifies the peer if the state requires it.
+    /// Removes the owner, so that the connection raises no more events. Notifies the peer if the state requires it.
     void destroy(uint32_t id, Nanos now);
     void set_owner(uint32_t id, uint64_t owner);
     const Connection* find(uint32_t id) const;
@@ -181,7 +182,7 @@ public:
     size_t connections() const { return connections_.size(); }
 
 private:
-    /// Identifies a connection by the peer's ID. Communication IDs and SIDR request IDs are separate number spaces.
+    /// Identifies a connection by a number of the peer. Communication IDs, SIDR request IDs and QP numbers are separate spaces.
     struct PeerKey {
         Gid gid;
         uint32_t id = 0;
@@ -240,7 +241,7 @@ private:
     PeerTable peers_;
     std::unordered_map<uint64_t, std::vector<std::pair<uint32_t, Listener>>> listeners_;  ///< by service ID
     std::set<std::pair<Nanos, uint32_t>> timers_;
-    std::deque<uint32_t> ending_;  ///< connections without an owner, oldest first; the manager removes them when it needs room
+    std::deque<uint32_t> ending_;  ///< connections without an owner, oldest first; make_room() removes them
     std::deque<Outgoing> messages_;
     std::deque<Event> events_;
     Counters counters_;

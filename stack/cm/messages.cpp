@@ -1,5 +1,5 @@
-// Handles messages by the state of their connection (IBA 12.9.7). All input comes from the network. A message is ignored if its
-// IDs or its address do not match the connection that it names.
+// Handles messages by the state of their connection (IBA 12.9.7). All input comes from the network. If the IDs or the source GID
+// of a message do not match the connection that the message names, the message does not change the connection.
 #include <algorithm>
 
 #include "cm/send.hpp"
@@ -34,12 +34,12 @@ void Manager::receive(const Incoming& in, Nanos now) {
         case Attribute::sidr_rep:
             return on_sidr_rep(in, now);
         default:
-            ++counters_.unknown;  // LAP and APR are ignored, because alternate paths are not supported
+            ++counters_.unknown;  // for example LAP and APR, because alternate paths are not supported
     }
 }
 
-/// Returns the connection that a message identifies by our ID and the sender's ID. The sender's ID is compared only if it is
-/// known.
+/// Returns the connection with our ID `id`. Returns nullptr if there is none, or if the sender's GID or ID does not match. The
+/// sender's ID is compared only if the manager knows this ID.
 Connection* Manager::named(uint32_t id, uint32_t remote_id, const Incoming& in) {
     Connection* c = get(id);
     const bool fits =
@@ -84,7 +84,7 @@ void Manager::on_req(const Incoming& in, uint64_t tid, Nanos now) {
         transmit(in.from, encode(tid, rej));
     };
     if (const auto it = peers_.find({in.from.remote, req.qpn, kQpn}); it != peers_.end()) {
-        // The peer uses the QP for a new connection, so it has given up the old one (IBA 12.9.8.3.1).
+        // The peer uses its QP for a new connection, so the peer has given up the old connection (IBA 12.9.8.3.1).
         ++counters_.stale;
         Connection* old = get(it->second);
         refuse(Reason::stale_connection);
@@ -140,7 +140,7 @@ void Manager::on_mra(const Incoming& in, Nanos now) {
     const bool fits = (c->state == State::req_sent && mra.message == Answered::req) ||
                       (c->state == State::rep_sent && mra.message == Answered::rep && c->remote_id == mra.local_comm_id);
     if (!fits) return;
-    // The peer has received the message, so it is repeated only after the time in the MRA.
+    // The peer has received the message, so the manager repeats the message only after the time in the MRA.
     const Nanos pause = response_time(std::min<uint8_t>(mra.service_timeout, 26)) + response_time(c->response_timeout);
     c->interval = response_time(c->response_timeout);
     c->give_up = std::max(c->give_up, now + pause + c->interval);
@@ -219,7 +219,7 @@ void Manager::on_rtu(const Incoming& in, Nanos) {
     }
     stop_repeating(*c);
     c->state = State::established;
-    raise(*c, Event::Kind::established);  // without the RTU's private data, as in the kernel
+    raise(*c, Event::Kind::established);  // the event has no private data, as in the kernel
 }
 
 // ---- disconnection --------------------------------------------------------------------------------------------------

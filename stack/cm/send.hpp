@@ -1,4 +1,4 @@
-// Internal part of the manager: sends a message of a connection.
+// Internal to the manager: sends a message of a connection.
 #pragma once
 
 #include "cm/manager.hpp"

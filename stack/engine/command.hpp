@@ -10,6 +10,7 @@
 #include "io/gsi.hpp"
 #include "neighbour/frames.hpp"
 #include "qp/spec.hpp"
+#include "qp/user_rate.hpp"
 
 namespace roci::engine {
 
@@ -17,7 +18,8 @@ namespace roci::engine {
 struct AttachSession {
     uint32_t session = 0;
     abi::DoorbellPage* doorbells = nullptr;
-    uint32_t user = 0;  ///< UID of the user whose turns the session uses
+    uint32_t user = 0;             ///< UID of the user whose turns the session uses
+    qp::UserRate* rate = nullptr;  ///< limits what the user sends; nullptr: no limit
     int error = 0;
 };
 /// Stops watching a session's doorbells. The session's QPs must have been removed.
@@ -28,6 +30,7 @@ struct DetachSession {
 /// Adds a QP that qp::create has made.
 struct AddQp {
     qp::Qp* qp = nullptr;
+    Nanos* at = nullptr;  ///< out: time of the engine's clock
     int error = 0;
 };
 struct ModifyQp {
@@ -42,7 +45,7 @@ struct QueryQp {
     qp::Journal* journal = nullptr;    ///< out, if the QP has a journal; nullptr: neither journal nor habits are wanted
     int error = 0;
 };
-/// Moves a QP to another session. The QP's previous session has given up the QP before.
+/// Moves a QP to another session, because the owning session closes its handle of the QP.
 struct MoveQp {
     qp::Qp* qp = nullptr;
     const qp::Owner* owner = nullptr;
@@ -96,7 +99,7 @@ struct SendFrame {
 struct SendGsi {
     io::GsiSend datagram;
 };
-/// Does nothing. If a barrier is submitted after another one was done, the engine runs a whole round between them.
+/// Does nothing. If a barrier is submitted after an earlier barrier was done, the engine runs a whole round between the two.
 struct Barrier {};
 
 /// A command to an engine. If an operation has results, the command points to its struct, which the conductor keeps until the

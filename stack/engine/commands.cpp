@@ -9,7 +9,7 @@ namespace {
 
 using Impl = Engine::Impl;
 
-void run(Impl& e, AttachSession& c) { c.error = e.sessions.attach(e.ctx, c.session, c.user, c.doorbells) ? 0 : ENOMEM; }
+void run(Impl& e, AttachSession& c) { c.error = e.sessions.attach(e.ctx, {c.session, c.user, c.rate}, c.doorbells) ? 0 : ENOMEM; }
 void run(Impl& e, DetachSession& c) { e.sessions.detach(e.ctx, c.session); }
 /// Adds the QP to its session. Returns 0 or an errno.
 int join_session(Impl& e, qp::Qp& qp) {
@@ -26,17 +26,19 @@ void run(Impl& e, AddQp& c) {
         c.error = ENOMEM;
         return;
     }
+    *c.at = e.ctx.now;
     c.error = join_session(e, *c.qp);
     if (c.error != 0) qp::detach(e.ctx, *c.qp);
 }
-/// Sends outstanding responses before a QP ends. A program may destroy its QP as soon as it has the completion of a message, but
-/// the sender still needs the acknowledgement.
+/// Sends outstanding responses before a QP is modified or removed. A program may destroy its QP as soon as it has the completion
+/// of a message, but the sender still needs the acknowledgement.
 void acknowledge_first(Impl& e, qp::Qp& qp) {
     if (qp.state != qp::State::err && qp::has_responses(qp)) qp::send_responses(e.ctx, qp, e.config.qp_quantum);
 }
 void run(Impl& e, ModifyQp& c) {
     if (!c.change->trial) acknowledge_first(e, *c.qp);  // a NAK among the responses may end the QP
     *c.step = qp::check_step(c.qp->spec.type, c.qp->state, *c.change);
+    c.step->at = e.ctx.now;
     if (c.step->refusal != qp::Refusal::none) {
         c.error = EINVAL;
         return;
@@ -61,8 +63,8 @@ void run(Impl& e, MoveQp& c) {
     c.qp->owner = *c.owner;
     (void)join_session(e, *c.qp);  // fails only if the session has been removed; then no doorbell is rung for the QP
 }
-/// Fails with EAGAIN while a worker may still write the QP's buffers. The owner of the QP then tries again. The reclaim of a
-/// session does not wait (`force`).
+/// Fails with EAGAIN while a worker of slow memory may still write the QP's buffers; the conductor repeats the command later. If
+/// `force` is set, as in the reclaim of a session, removes the QP at once.
 void run(Impl& e, RemoveQp& c) {
     acknowledge_first(e, *c.qp);
     if (!c.force && !qp::close_slow(e.ctx, *c.qp)) {
@@ -98,7 +100,7 @@ void run(Impl&, QuerySrq& c) { c.limit = c.srq->limit; }
 void run(Impl&, ResizeSrq& c) {
     if (!rings::move_queue(c.srq->rq, c.srq->cursor, *c.new_queue)) c.error = EINVAL;
 }
-/// Removes an SRQ. If an XRC target is receiving a message into a receive of the SRQ, the receive and the message are dropped.
+/// Removes an SRQ. If an XRC target QP holds a receive WQE of the SRQ, the WQE is dropped and the QP enters the error state.
 void run(Impl& e, RemoveSrq& c) {
     remove_tags(e, *c.srq);
     if (c.srq->spec.xrcd == 0) return;  // other SRQs have no QPs any more
@@ -121,6 +123,7 @@ void run(Impl&, const Barrier&) {}
 }  // namespace
 
 void Engine::execute(const Command& command, Nanos now) {
+    if (impl_->started) impl_->note_gap(now);
     impl_->ctx.now = now;
     impl_->counters.add(Counter::commands);
     impl_->pipeline.forget();
@@ -128,8 +131,8 @@ void Engine::execute(const Command& command, Nanos now) {
     qp::notify_all(impl_->ctx);
 }
 
-/// Also drops CQs without QPs, because they may be freed soon. If such a CQ remains and gets QPs again, its lane must look as if
-/// it had never been listed. An event that moderation holds back is therefore sent now.
+/// Drops the prefetched QPs, and CQs without QPs, because such a CQ may be freed soon. If the CQ gets QPs again instead, its lane
+/// must look as if the CQ had never been listed. An event that moderation holds back is therefore sent now.
 void Engine::let_go() {
     Impl& e = *impl_;
     e.pipeline.forget();

@@ -1,5 +1,5 @@
-// Counters of an engine. One table defines the storage, the names in `roci status` and the documentation. Only the
-// engine writes counters. Any thread may read them with relaxed loads.
+// Counters of an engine. One table defines the storage, the names in `roci status` and the documentation. The engine's thread
+// writes the counters, except commands_waited, which the conductor's thread writes. Any thread may read them with relaxed loads.
 #pragma once
 
 #include <array>
@@ -57,6 +57,10 @@ namespace roci::engine {
     X(reorder_no_memory, "frames not kept because the pool was full")                                       \
     X(reorder_late, "frames that arrived after they had been reported as missing")                          \
     X(reorder_freed, "kept frames freed without execution: QP stalled, reset or in error")                  \
+    X(loss_inquiries, "inquiries sent to find out whether a peer sends loss reports")                       \
+    X(loss_reports_sent, "loss reports sent to peers that had inquired")                                    \
+    X(loss_reports_used, "loss reports of peers that were used")                                            \
+    X(loss_reports_refused, "loss reports and inquiries refused: malformed, contradictory or unsolicited")  \
     X(reorder_held, "frames that are kept at present")
 
 enum class Counter : uint32_t {
@@ -78,7 +82,7 @@ inline constexpr CounterText kCounterTexts[] = {
 
 inline constexpr size_t kCounters = size_t(Counter::count_), kVerdicts = size_t(wire::Verdict::count_);
 
-/// True for counters whose value may also decrease.
+/// Returns true if the value of the counter may also decrease.
 constexpr bool is_level(Counter c) { return c == Counter::reorder_held; }
 /// Returns the name of the counter of frames with this verdict, such as "frames_bad_icrc".
 inline std::string verdict_counter(wire::Verdict v) { return std::string("frames_") + wire::verdict_name(v); }

@@ -10,15 +10,15 @@
 namespace roci::engine {
 namespace {
 
-/// Rounds for which a QP without work remains on the run queue, so that a busy client need not ring the doorbell. Does not apply
-/// while many QPs are active.
+/// Number of rounds for which a QP without work remains on the run queue, so that a busy client need not ring the doorbell. Does
+/// not apply while many QPs are active.
 constexpr uint8_t kLinger = 32;
-/// Limits of the frames that a round sends and of the QPs that it visits.
+/// Limits per round: frames to send, and QPs to visit per run queue.
 constexpr uint32_t kRoundFrames = 64, kRoundVisits = 256;
-/// Limit of bursts that a round receives from a port; it receives another burst only after a full one.
+/// Limit of bursts that a round receives from a port. The round receives another burst only after a full burst.
 constexpr uint32_t kRoundBursts = 8;
 constexpr uint32_t kFrameCopies = 64;
-/// Number of rounds between two checks, behind a fence, for sleeping programs.
+/// Number of rounds between two calls of settle_sleepers(). Each call executes a full fence.
 constexpr uint32_t kSettleEvery = 64;
 
 /// Returns the cost of a turn for the shares of users and sessions. A turn without a packet costs time too, for example if the
@@ -32,9 +32,10 @@ qp::TurnEnd turn_end(uint32_t worked, bool more) {
 
 bool flushing(const qp::Qp& qp) { return qp.state == qp::State::err || qp.state == qp::State::sqe; }
 
-/// Called when a QP goes to rest. A timer whose deadline has been moved away would only wake a sleeping engine.
+/// Called when a QP becomes idle. Cancels its timer if the QP has no deadline any more. The timer would only wake a sleeping
+/// engine.
 void forget_timer(qp::Context& ctx, qp::Qp& qp) {
-    const bool keeps = qp.keeps_requests || qp.keeps_responses;  // for a limited time
+    const bool keeps = qp.keeps_requests || qp.keeps_responses;  // the QP keeps frames for a limited time only
     if (qp.state != qp::State::err && !keeps && qp.requester.deadlines.earliest() == kNever) ctx.wheel.cancel(qp.timer);
 }
 
@@ -56,6 +57,7 @@ Engine::Impl::Impl(const Config& c, qp::Shared& s, std::span<io::Port* const> p,
     ctx.congestion.max_window = c.max_inflight;
     ctx.ack_every = c.ack_every;
     ctx.selective_repeat = c.selective_repeat;
+    ctx.loss_reports = c.loss_reports;
     ctx.shared = &shared;
     ctx.events = &events;
     ctx.dirty.reserve(4096);
@@ -79,31 +81,29 @@ Engine::Impl::~Impl() {
 
 // ---- doorbells ------------------------------------------------------------------------------------------------------
 
-/// Handles a doorbell that belongs to no QP. Returns false if it belongs to no SRQ either.
-[[gnu::cold, gnu::noinline]] bool Engine::Impl::ring_tags(Session& s, uint32_t slot) {
+/// Handles a doorbell that belongs to no QP. It may belong to an SRQ.
+[[gnu::cold, gnu::noinline]] void Engine::Impl::ring_tags(Session& s, uint32_t slot) {
     const uint32_t index = slot - abi::kFirstTagSlot;
     qp::Srq* srq = index < s.tag_srqs.size() ? s.tag_srqs[index] : nullptr;
     if (srq == nullptr) {
         counters.add(Counter::stray_doorbells);
-        return false;
+        return;
     }
-    if (!qp::take_tag_operations(ctx, *srq)) return true;
+    if (!qp::take_tag_operations(ctx, *srq)) return;
     std::atomic_ref(s.page->words[slot / 64]).fetch_or(uint64_t{1} << (slot % 64), std::memory_order_seq_cst);
     std::atomic_ref(s.page->summary[slot / 64 / 64]).fetch_or(uint64_t{1} << (slot / 64 % 64), std::memory_order_seq_cst);
-    return true;
 }
 
-/// Handles a doorbell. Returns false if it belongs to no QP and no SRQ.
-bool Engine::Impl::ring(Session& s, uint32_t slot) {
+void Engine::Impl::ring(Session& s, uint32_t slot) {
     qp::Qp* qp = slot < s.slots.size() ? s.slots[slot] : nullptr;
     if (qp == nullptr) return ring_tags(s, slot);
     qp::activate_requester(ctx, *qp);
-    return true;
 }
 
 bool Engine::Impl::look_for_doorbells() {
     ROCI_STAGE(doorbells);
-    return sessions.look_around([this](Session& s, uint32_t most) { return collect_doorbells(s, most); });
+    return sessions.look_around(
+        [this](Session& s, uint32_t most) { return rings::any_doorbell(*s.page) ? collect_doorbells(s, most) : 0; });
 }
 
 uint32_t Engine::Impl::collect_doorbells(Session& s, uint32_t most) {
@@ -111,9 +111,8 @@ uint32_t Engine::Impl::collect_doorbells(Session& s, uint32_t most) {
     uint32_t count = 0;
     const auto ring_all = [&] {
         if (count == 0) return;
-        uint32_t known = 0;
-        for (uint32_t i = 0; i < count; ++i) known += ring(s, rung[i]);
-        counters.add(Counter::doorbells, known);
+        for (uint32_t i = 0; i < count; ++i) ring(s, rung[i]);
+        bump(doorbells, count);
         count = 0;
     };
     const uint32_t all = rings::collect_doorbells(*s.page, s.next_word, most, [&](uint32_t slot) {
@@ -132,15 +131,10 @@ bool Engine::Impl::run_timers() {
     return fired != 0;
 }
 
-void Engine::Impl::count_sent(uint32_t port, uint64_t sent, uint64_t octets) {
-    counters.add(Counter::tx_frames, sent);
-    qp::bump(ctx.devices[port]->tx_frames, sent);
-    qp::bump(ctx.devices[port]->tx_octets, octets);
-}
-
 // ---- transmitting ---------------------------------------------------------------------------------------------------
 
-/// The number of frames that a round may still send. Each turn of a QP reduces it.
+/// The number of frames that a round may still send. Each turn of a QP reduces the number. A flushed work request counts as a
+/// frame.
 struct Engine::Impl::Budget {
     uint32_t left;
     bool spent = false;
@@ -152,7 +146,7 @@ struct Engine::Impl::Budget {
 
 /// Gives turns to responders. They come before requesters, because the QPs that received requests in the previous round are still
 /// in the caches. While requesters wait, responders get at most half of a round.
-void Engine::Impl::run_responders(Budget& budget) {
+[[gnu::always_inline]] inline void Engine::Impl::run_responders(Budget& budget) {
     const uint32_t kept = ctx.requesters.empty() ? 0 : budget.left / 2;
     for (uint32_t n = std::min(ctx.responders.count(), kRoundVisits); n != 0 && budget.left > kept && !ctx.responders.empty();
          --n) {
@@ -162,10 +156,15 @@ void Engine::Impl::run_responders(Budget& budget) {
         if (!flushing(qp)) {
             sent = qp::send_responses(ctx, qp, std::min(quantum(qp, ctx.responders.contended()), budget.left - kept));
             budget.spend(sent);
-            if (sent != 0) qp.linger = kLinger;
+            if (sent != 0) {
+                qp.linger = kLinger;
+                bump(ctx.tally(qp).tx_octets, qp.counters.tx_bytes - bytes);
+            }
             if (qp::has_responses(qp)) ctx.responders.add(qp);
         }
         ctx.responders.done(cost(sent, qp.counters.tx_bytes - bytes), turn_end(sent, true));
+        if (ctx.responders.limits()) [[unlikely]]
+            ctx.responders.charge(qp, ctx.now, sent, qp.counters.tx_bytes - bytes);
     }
 }
 
@@ -181,8 +180,8 @@ uint32_t Engine::Impl::serve(qp::Qp& qp) {
     return sent;
 }
 
-/// Removes a requester without work from the run queue. If all posted requests are fetched, the client must ring the doorbell
-/// from now on. Otherwise, an event that is due (an ACK or a timer) will put the QP on the run queue again.
+/// Called for a requester that leaves the run queue. If all posted requests are fetched, the client must ring the doorbell from
+/// now on. Otherwise the QP returns to the run queue at once if it can send, or later by an event (an ACK or a timer).
 void Engine::Impl::rest(qp::Qp& qp) {
     if (!qp.has_work && !flushing(qp)) return;
     if (qp::posted(qp)) return look_again(qp);
@@ -212,10 +211,14 @@ void Engine::Impl::settle() {
     resting.clear();
 }
 
+void Engine::Impl::settle_sleepers() {
+    rounds_unsettled = 0;
+    qp::settle_sleepers(ctx);
+}
+
 /// Gives turns to the requesters in the run queue until the round has sent its frames. The next round continues with the next QP.
-/// A round is limited because thousands of QPs would fill rings and pools with frames that have left the caches before they are
-/// received.
-void Engine::Impl::run_requesters(Budget& budget) {
+/// Without the limit, thousands of QPs would fill rings and pools with frames that leave the caches before they are received.
+[[gnu::always_inline]] inline void Engine::Impl::run_requesters(Budget& budget) {
     const bool prefetches = crowded();
     if (!prefetches) pipeline.forget();
     for (uint32_t n = std::min(ctx.requesters.count(), kRoundVisits); n != 0 && budget.left != 0 && !ctx.requesters.empty();
@@ -225,7 +228,10 @@ void Engine::Impl::run_requesters(Budget& budget) {
         const uint64_t bytes = qp.counters.tx_bytes;
         const uint32_t worked = serve(qp);
         budget.spend(worked);
-        if (worked != 0) qp.linger = kLinger;
+        if (worked != 0) {
+            qp.linger = kLinger;
+            bump(ctx.tally(qp).tx_octets, qp.counters.tx_bytes - bytes);
+        }
         const bool held = qp::hold_back(ctx, qp);
         const bool more = !held && has_more(qp, worked);
         if (more || (!held && lingers(qp))) {
@@ -234,6 +240,8 @@ void Engine::Impl::run_requesters(Budget& budget) {
             rest(qp);
         }
         ctx.requesters.done(cost(worked, qp.counters.tx_bytes - bytes), turn_end(worked, more));
+        if (ctx.requesters.limits()) [[unlikely]]
+            ctx.requesters.charge(qp, ctx.now, worked, qp.counters.tx_bytes - bytes);
     }
     settle();
 }
@@ -250,44 +258,15 @@ bool Engine::Impl::lingers(qp::Qp& qp) const {
     return true;
 }
 
-bool Engine::Impl::run_turns() {
+[[gnu::always_inline]] inline bool Engine::Impl::run_turns() {
     Budget budget{kRoundFrames};
+    if (ctx.requesters.limits()) [[unlikely]] {
+        ctx.requesters.release(ctx.now);
+        ctx.responders.release(ctx.now);
+    }
     run_responders(budget);
     run_requesters(budget);
     return budget.spent;
-}
-
-/// Copies the counters of the reorder pool to the engine's table, because other threads may read only that table.
-void Engine::Impl::publish_reorder() {
-    struct Row {
-        Counter counter;
-        uint64_t qp::ReorderCounters::*value;
-    };
-    using C = qp::ReorderCounters;
-    static constexpr Row kRows[] = {
-        {Counter::reorder_kept, &C::kept},
-        {Counter::reorder_delivered, &C::delivered},
-        {Counter::reorder_duplicates, &C::duplicates},
-        {Counter::reorder_beyond, &C::beyond},
-        {Counter::reorder_share, &C::share},
-        {Counter::reorder_no_memory, &C::no_memory},
-        {Counter::reorder_late, &C::late},
-        {Counter::reorder_freed, &C::freed},
-    };
-    for (const Row& r : kRows) counters.set(r.counter, ctx.reorder->counters().*r.value);
-    counters.set(Counter::reorder_held, ctx.reorder->in_use());
-}
-
-/// Counts the time since the last round. A gap longer than kTaken means that the kernel gave the CPU to another thread, because
-/// no round takes so long.
-void Engine::Impl::account(Nanos now) {
-    constexpr Nanos kTaken = 1'000'000;
-    const Nanos passed = now - std::min(now, round_at);
-    if (passed >= kTaken) [[unlikely]]
-        counters.add(Counter::lost_ns, passed);
-    else if (was_busy)
-        counters.add(Counter::busy_ns, passed);
-    round_at = now;
 }
 
 // ---- public functions -----------------------------------------------------------------------------------------------
@@ -299,23 +278,19 @@ Engine::~Engine() = default;
 bool Engine::poll(Nanos now) {
     ROCI_STAGE(round);
     Impl& e = *impl_;
-    e.ctx.now = now;
     if (!e.started) {
         e.ctx.wheel.start(now);
         e.started = true;
-        e.round_at = now;
+        e.ctx.now = now;
     }
-    e.account(now);
+    e.note_gap(now);
+    e.ctx.now = now;
     bool any = e.look_for_doorbells();
     if (e.ctx.slow->awaits()) [[unlikely]]
         any |= qp::collect_slow(e.ctx);
     any |= e.run_timers();
     any |= e.run_turns();
-    for (uint32_t port = 0; port < e.ctx.outbox.size(); ++port) {
-        qp::Outbox& out = e.ctx.outbox[port];
-        out.flush();
-        if (const uint64_t sent = out.take_sent(); sent != 0) e.count_sent(port, sent, out.take_octets());
-    }
+    for (qp::Outbox& out : e.ctx.outbox) any |= out.flush() != 0;
     // Receiving comes after sending, so that frames to the same device or to its loopback peer are received in the same round.
     for (uint32_t port = 0; port < e.ports.size(); ++port) {
         unsigned got = e.receive(port);
@@ -324,11 +299,8 @@ bool Engine::poll(Nanos now) {
     }
     any |= e.receive_handed_over();
     qp::notify_all(e.ctx);
-    if (!e.ctx.unsettled.empty() && ++e.rounds_unsettled == kSettleEvery) settle_sleepers();
-    if (e.ctx.reorder != nullptr && e.ctx.reorder->take_counted()) e.publish_reorder();
-    e.counters.add(Counter::polls);
-    if (any) e.counters.add(Counter::busy_polls);
-    e.was_busy = any;
+    if (!e.ctx.unsettled.empty() && ++e.rounds_unsettled == kSettleEvery) e.settle_sleepers();
+    e.end_round(any);
     return any;
 }
 
@@ -349,8 +321,8 @@ Nanos Engine::next_deadline(Nanos now) const {
     if (!e.ctx.requesters.empty() || !e.ctx.responders.empty() || !e.ctx.late_events.empty() || e.inbox_waits()) return now;
     for (const qp::Outbox& out : e.ctx.outbox)
         if (out.waiting() != 0) return now;
-    Nanos next = e.ctx.wheel.next_deadline();
-    for (const rings::Cq* cq : e.ctx.dirty)  // CQs whose event is moderated or waits for room in the event ring
+    Nanos next = std::min({e.ctx.wheel.next_deadline(), e.ctx.requesters.next_release(), e.ctx.responders.next_release()});
+    for (const rings::Cq* cq : e.ctx.dirty)  // CQs whose event is moderated or waits for a free slot of the event ring
         next = std::min<Nanos>(next, std::max<Nanos>(rings::event_due(*cq, cq->lanes[e.config.index]), now));
     for (const io::Port* port : e.ports) next = std::min<Nanos>(next, port->next_event());
     return next;
@@ -363,8 +335,8 @@ bool Engine::doorbell_pending() const {
 std::vector<rings::Sleeper>& Engine::sleepers() { return impl_->ctx.sleepers; }
 
 void Engine::settle_sleepers() {
-    impl_->rounds_unsettled = 0;
-    qp::settle_sleepers(impl_->ctx);
+    impl_->settle_sleepers();
+    impl_->publish();
 }
 
 void Engine::stop_lingering() {
@@ -372,12 +344,7 @@ void Engine::stop_lingering() {
     impl_->ctx.requesters.for_each([](qp::Qp& qp) { qp.linger = 0; });
 }
 
-void Engine::slept(Nanos from, Nanos to) {
-    impl_->counters.add(Counter::sleeps);
-    impl_->counters.add(Counter::asleep_ns, to - from);
-    impl_->round_at = to;
-    impl_->was_busy = false;
-}
+void Engine::slept(Nanos from, Nanos to) { impl_->count_sleep(from, to); }
 
 uint32_t Engine::take_wake_mask() { return std::exchange(impl_->wake_mask, 0); }
 

@@ -1,6 +1,6 @@
 // The engine does all work of one lcore, without I/O of its own. Its inputs are frames, commands, doorbells and the time. Its
-// outputs are frames, CQEs and events. One thread calls poll(). The engine never blocks, makes no system call, and allocates
-// memory only during construction and commands.
+// outputs are frames, CQEs and events. One thread calls poll(). The engine never blocks. The engine itself makes no system call
+// in poll(), except if a memory pool must grow, for example for frames that arrive out of order.
 #pragma once
 
 #include <cstdint>
@@ -28,10 +28,11 @@ struct Config {
     uint32_t qp_quantum = 32;      ///< frames that a QP may send per turn
     uint32_t max_inflight = 256;   ///< unacknowledged packets that a QP may have, 8..8192
     uint32_t ack_every = 32;       ///< a requester requests an ACK at least once per this number of packets
+    bool loss_reports = false;     ///< exchanges loss reports with peers that know them
     bool selective_repeat = true;  ///< sends only the lost packets again if the peer keeps the packets behind them
     cc::Limits congestion{};       ///< the engine sets max_window to max_inflight
     uint32_t event_ring = 4096;
-    uint32_t reorder_frames = 1024;     ///< number of PSNs behind a missing one for which a QP keeps frames; a power of two, or 0
+    uint32_t reorder_frames = 1024;     ///< PSNs behind a missing one for which a QP keeps frames; rounded up to a power of two
     uint64_t reorder_bytes = 32 << 20;  ///< bytes of memory for the kept frames of all QPs of the engine
 };
 
@@ -70,9 +71,11 @@ public:
     /// Returns a mask of engines: bit e is set if frames were handed to engine e since the last call. The caller wakes those that
     /// sleep.
     uint32_t take_wake_mask();
-    /// Threads of clients that sleep while they poll a CQ. The caller wakes them after poll() and clears the list.
+    /// Returns the threads of clients that sleep while they poll a CQ and that must be woken. The caller wakes them after poll()
+    /// and clears the list.
     std::vector<rings::Sleeper>& sleepers();
-    /// Checks once more for such threads. Called before the lcore yields its CPU.
+    /// Adds threads to sleepers() that fell asleep while entries were written to their CQs. Called before the lcore yields its
+    /// CPU.
     void settle_sleepers();
     /// Stops watching QPs without work from the next round on; their clients ring the doorbell instead. Called before the engine
     /// sleeps.
@@ -82,7 +85,7 @@ public:
     io::EventRing& events();
     /// For tests, between rounds: describes a violated invariant of a QP, or returns nullptr.
     const char* check() const;
-    /// Any thread may read the counters.
+    /// Any thread may read the counters. Those of frames and messages are published every 128 rounds and by settle_sleepers().
     const Counters& counters() const;
     const qp::DeviceCounters& device_counters(uint32_t device) const;
 

@@ -1,5 +1,5 @@
 // Passes frames for QP 1, ARP and similar frames to the conductor, and sends the conductor's MADs and frames. This is not the hot
-// path: it handles only frames for unknown QP numbers and frames other than RoCE.
+// path: received frames get here only if their QP number is unknown or if they are not RoCE.
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -41,9 +41,9 @@ constexpr uint16_t kEtherArp = 0x0806;
 constexpr uint32_t kMacs = 12;  // bytes before the tag
 constexpr uint8_t kIcmp = 1, kIcmpV6 = 58, kUnreachable = 3, kUnreachableV6 = 1;
 
-/// Returns true if a frame other than RoCE must be passed to the conductor. The check must be fast, because the engine may
-/// receive all frames of a kernel interface. For ICMP "unreachable" it sets `unreachable`; such frames are only counted, because
-/// a connection ends only by its own retries (IBA 9.7.6.1.3).
+/// Returns true for ARP, ICMP and ICMPv6 frames. The check must be fast, because the engine may receive all frames of a kernel
+/// interface. Sets `unreachable` for ICMP "unreachable". The caller only counts such a frame, because a connection ends only by
+/// its own retries (IBA 9.7.6.1.3).
 bool concerns_port(const io::RxFrame& f, uint32_t tag, bool& unreachable) {
     if (f.length < wire::kEthLength + tag + wire::kIpv4Length + 8 || f.length - tag > neighbour::kMaxFrame) return false;
     const uint8_t* l3 = f.data + wire::kEthLength + tag;
@@ -90,7 +90,7 @@ int Engine::Impl::send_other(const neighbour::Frame& f) {
     const uint32_t length = std::max(f.length, kShortest);
     std::memset(frame->data, 0, length);
     std::memcpy(frame->data, f.bytes.data(), f.length);
-    out.commit(frame->data, length, 0, 0);
+    qp::commit_alone(ctx, f.port, frame->data, length, 0, 0);
     counters.add(Counter::other_sent);
     return 0;
 }
@@ -108,7 +108,8 @@ int Engine::Impl::send_management(const io::GsiSend& m) {
     h.src_qp = io::kGsiQpn;
     uint8_t* payload = wire::begin_frame(frame->data, m.path, h, io::kMadLength);
     std::memcpy(payload, m.mad.data(), io::kMadLength);
-    out.commit(frame->data, wire::finish_frame(frame->data, m.path, payload, io::kMadLength), m.path.checksum_offset, 1);
+    const uint32_t bytes = wire::finish_frame(frame->data, m.path, payload, io::kMadLength);
+    qp::commit_alone(ctx, m.port, frame->data, bytes, m.path.checksum_offset, 1);
     counters.add(Counter::gsi_sent);
     return 0;
 }

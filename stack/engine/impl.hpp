@@ -44,8 +44,13 @@ struct Engine::Impl {
     std::vector<qp::Qp*> resting;  ///< QPs that became idle in this round; their clients ring the doorbell from now on
     uint32_t rounds_unsettled = 0;
     bool started = false;
-    bool was_busy = false;  ///< the last round had something to do
-    Nanos round_at = 0;     ///< start of the last round, or end of the last sleep if that is later
+    static constexpr uint32_t kPublishEvery = 128;
+    bool was_busy = false;                 ///< the last round had something to do
+    uint32_t rounds_left = kPublishEvery;  ///< number of rounds until the counters are published
+    uint64_t rounds_published = 0;
+    Nanos busy_from = 0;            ///< start of the busy time that is not counted yet, without lost time
+    uint64_t busy_rounds_from = 0;  ///< number of rounds before the busy rounds that are not counted yet
+    uint64_t doorbells = 0;         ///< doorbells found, including stray ones
     uint32_t gsi_psn = 0;
 
     Impl(const Config& c, qp::Shared& s, std::span<io::Port* const> p, const CounterPlaces& places);
@@ -54,20 +59,17 @@ struct Engine::Impl {
     // engine.cpp
     bool look_for_doorbells();
     uint32_t collect_doorbells(Session& s, uint32_t most);
-    bool ring(Session& s, uint32_t slot);
-    bool ring_tags(Session& s, uint32_t slot);
+    void ring(Session& s, uint32_t slot);
+    void ring_tags(Session& s, uint32_t slot);
     bool run_timers();
-    void count_sent(uint32_t port, uint64_t sent, uint64_t octets);
     struct Budget;
-    bool run_turns();
-    void account(Nanos now);
-    void publish_reorder();
-    void run_responders(Budget& budget);
-    void run_requesters(Budget& budget);
-    /// Returns true if more QPs have work than fit into the nearest cache. The data of these QPs is then prefetched. The QPs of a
-    /// short list are in the cache anyway.
+    inline bool run_turns();
+    inline void run_responders(Budget& budget);
+    inline void run_requesters(Budget& budget);
+    /// Returns true if kCrowd or more requesters wait for a turn. The nearest cache cannot hold the data of so many QPs, so the
+    /// engine prefetches it.
     bool crowded() const { return ctx.requesters.count() >= kCrowd; }
-    /// Frames that a QP may send per turn.
+    /// Returns the number of frames that a QP may send per turn.
     uint32_t quantum(const qp::Qp& qp, bool contended) const {
         return contended ? std::min(config.qp_quantum, kContendedQuantum)
                          : std::max(config.qp_quantum, ctx.outbox[qp.spec.port].best_burst());
@@ -78,6 +80,29 @@ struct Engine::Impl {
     void rest(qp::Qp& qp);
     void look_again(qp::Qp& qp);
     void settle();
+    void settle_sleepers();
+    // account.cpp
+    void publish();
+    void publish_reorder();
+    void count_lost(Nanos now);
+    void count_busy();
+    void change_busy(bool busy);
+    void count_sleep(Nanos from, Nanos to);
+    /// Called before `ctx.now`, which is the time of the last round or command or the end of the last sleep, becomes `now`.
+    void note_gap(Nanos now) {
+        if constexpr (!kCounted) return;
+        constexpr Nanos kTaken = 1'000'000;
+        if (now - ctx.now >= kTaken) [[unlikely]]
+            count_lost(now);
+    }
+    void end_round(bool worked) {
+        if constexpr (!kCounted) return;
+        if (worked != was_busy) [[unlikely]]
+            change_busy(worked);
+        if (--rounds_left == 0) [[unlikely]]
+            publish();
+    }
+    uint64_t rounds() const { return rounds_published + kPublishEvery - rounds_left; }
     // receive.cpp
     unsigned receive(uint32_t port);
     void ask_for_state(const qp::Qp& qp, const wire::Packet& p) const;

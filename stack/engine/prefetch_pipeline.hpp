@@ -60,7 +60,7 @@ private:
         __builtin_prefetch(&qp.spec.sq.shared->idle);
         __builtin_prefetch(qp.spec.sq.slot(qp.requester.queue.fetched()));
     }
-    /// Prefetches the payload of the next work request.
+    /// Executes one step of the prefetch of the next work request's payload.
     template <uint32_t step>
     void memory(const qp::Qp& qp) const {
         if (!qp.has_work || qp.spec.sq.depth == 0) return;

@@ -5,11 +5,12 @@
 
 #include "engine/impl.hpp"
 #include "mem/prefetch.hpp"
+#include "qp/reorder.hpp"
 
 namespace roci::engine {
 namespace {
 
-/// A datagram QP accepts frames to any address of its port, and to groups that it is attached to.
+/// Returns true if a datagram QP accepts the frame's destination: an address of its port, or a group that the QP is attached to.
 bool for_this_port(const qp::Shared& shared, uint32_t port, const wire::Packet& p) {
     if (p.dest_qp.value == io::kMulticastQpn) return true;  // the QP was found by its group
     const io::PortAddresses* own = shared.addresses.find(port);
@@ -25,7 +26,7 @@ bool from_peer(const qp::Qp& qp, const wire::Packet& p) {
     return std::memcmp(mine + 12, p.l3 + 16, 4) == 0 && std::memcmp(mine + 16, p.l3 + 12, 4) == 0;
 }
 
-/// Returns true if the frame has the right VLAN: that of the device, or for a connected QP that of its path.
+/// Returns true if the frame has the device's VLAN, or if neither the frame nor the QP's path has a tag.
 bool same_vlan(const qp::Shared& shared, const qp::Qp& qp, const wire::Packet& p) {
     const bool untagged = p.l3 - p.frame == wire::kEthLength;
     if (qp.path.length != 0 && qp.path.l3_offset == wire::kEthLength && untagged) return true;
@@ -33,30 +34,29 @@ bool same_vlan(const qp::Shared& shared, const qp::Qp& qp, const wire::Packet& p
     return own != nullptr && own->vlan == wire::vlan_id(p.frame);
 }
 
-/// Bytes per batch. The frames of a batch are parsed first and executed afterwards. Payloads must still be in the nearest cache
-/// when they are copied, so a batch must be small.
+/// Number of bytes at which a batch ends. The frames of a batch are parsed first and executed afterwards. Payloads must still be
+/// in the nearest cache when they are copied, so a batch must be small.
 constexpr uint32_t kBatchBytes = 8 << 10;
 
 bool receives(qp::State s) { return s != qp::State::reset && s != qp::State::init && s != qp::State::err; }
 
-[[gnu::cold, gnu::noinline]] bool refuse(Counters& counters, Counter why) {
-    counters.add(why);
+[[gnu::cold, gnu::noinline]] bool refuse(Engine::Impl& e, Counter why) {
+    e.counters.add(why);
     return false;
 }
 
 /// Performs the checks that precede those of the roles (IBA 9.6.1): service, partition, state, address. If a check fails, the
 /// frame is counted and silently dropped.
 bool acceptable(Engine::Impl& e, const qp::Qp& qp, const wire::Packet& p) {
-    Counters& counters = e.counters;
     const bool datagram = qp.spec.type == qp::Type::ud;
-    if (qp::service_of(qp.spec.type) != wire::service_of(p.opcode)) return refuse(counters, Counter::wrong_service);
-    if ((p.pkey & 0x7fff) != 0x7fff) return refuse(counters, Counter::wrong_pkey);
+    if (qp::service_of(qp.spec.type) != wire::service_of(p.opcode)) return refuse(e, Counter::wrong_service);
+    if ((p.pkey & 0x7fff) != 0x7fff) return refuse(e, Counter::wrong_pkey);
     // An XRC initiator receives no requests, and an XRC target no responses (annex A14).
     const qp::Type deaf = p.info->has(wire::kRequest) ? qp::Type::xrc_send : qp::Type::xrc_recv;
-    if (qp.spec.type == deaf) return refuse(counters, Counter::wrong_service);
-    if (!receives(qp.state)) return refuse(counters, Counter::wrong_state);
-    if (!same_vlan(e.shared, qp, p)) return refuse(counters, Counter::wrong_vlan);
-    if (datagram ? !for_this_port(e.shared, qp.spec.port, p) : !from_peer(qp, p)) return refuse(counters, Counter::wrong_address);
+    if (qp.spec.type == deaf) return refuse(e, Counter::wrong_service);
+    if (!receives(qp.state)) return refuse(e, Counter::wrong_state);
+    if (!same_vlan(e.shared, qp, p)) return refuse(e, Counter::wrong_vlan);
+    if (datagram ? !for_this_port(e.shared, qp.spec.port, p) : !from_peer(qp, p)) return refuse(e, Counter::wrong_address);
     return true;
 }
 
@@ -72,7 +72,18 @@ constexpr uint8_t kCongestionExperienced = 3;
     cc::on_cnp(rq.congestion, qp.adaptation, e.ctx.congestion, e.ctx.now, rq.round_trip.smoothed());
 }
 
-/// Handles a marked frame of a connected peer. UC and UD have no congestion control.
+/// Accepts loss reports only from the peer of a reliable connection.
+[[gnu::noinline]] void take_report(Engine::Impl& e, qp::Qp& qp, const wire::Packet& p) {
+    const qp::Type type = qp.spec.type;
+    const bool reliable = type == qp::Type::rc || type == qp::Type::xrc_send || type == qp::Type::xrc_recv;
+    if (!reliable) return e.counters.add(Counter::wrong_service);
+    if (!receives(qp.state)) return e.counters.add(Counter::wrong_state);
+    if (!from_peer(qp, p) || !same_vlan(e.shared, qp, p)) return e.counters.add(Counter::wrong_address);
+    qp::receive_report(e.ctx, qp, p);
+}
+
+/// Counts a frame that is marked Congestion Experienced. Sends a CNP only for reliable QPs, because UC and UD have no congestion
+/// control.
 [[gnu::noinline]] void take_mark(Engine::Impl& e, qp::Qp& qp) {
     e.counters.add(Counter::ecn_marked);
     qp::bump(e.ctx.device(qp).ecn_marked);
@@ -84,8 +95,8 @@ constexpr uint8_t kCongestionExperienced = 3;
 }
 
 void dispatch(Engine::Impl& e, qp::Qp& qp, const wire::Packet& p) {
-    if (p.opcode == wire::kCnpOpcode) [[unlikely]]
-        return take_notification(e, qp, p);
+    if (!p.info->has(wire::kRequest | wire::kResponse)) [[unlikely]]
+        return p.opcode == wire::kCnpOpcode ? take_notification(e, qp, p) : take_report(e, qp, p);
     if (!acceptable(e, qp, p)) return;
     if (p.ecn == kCongestionExperienced) [[unlikely]]
         take_mark(e, qp);
@@ -98,7 +109,7 @@ void dispatch(Engine::Impl& e, qp::Qp& qp, const wire::Packet& p) {
     qp::receive_response(e.ctx, qp, p);
 }
 
-/// Hands a frame to another engine. Returns true if that engine has accepted the frame; it returns the frame later.
+/// Hands a frame to another engine. Returns true if that engine has accepted the frame. take_back() gets the frame back later.
 bool hand_over(Engine::Impl& e, uint32_t to, uint32_t port, const io::RxFrame& frame, const wire::Packet& p) {
     io::HandoverLane& lane = e.shared.handover->lane(e.config.index, to);
     if (lane.away == io::HandoverLane::kSize || !lane.there.push({frame, port, p}))
@@ -183,17 +194,18 @@ bool take_in(Engine::Impl& e, io::HandoverLane& lane) {
     return n != 0;
 }
 
-[[gnu::cold, gnu::noinline]] void count_refused(Counters& counters, qp::DeviceCounters& device, wire::Verdict v) {
-    counters.add(v);
+[[gnu::cold, gnu::noinline]] void count_refused(Engine::Impl& e, uint32_t port, wire::Verdict v) {
+    e.counters.add(v);
     if (v == wire::Verdict::not_roce) return;
+    qp::DeviceCounters& device = *e.ctx.devices[port];
     qp::bump(device.rx_errors);
     if (v == wire::Verdict::bad_icrc) qp::bump(device.icrc_errors);
 }
 
 }  // namespace
 
-/// Prefetches the data of a packet's QP. If few QPs are active, the QP itself is in the cache, but the receive that its client
-/// has posted is not.
+/// Prefetches the data of a packet's QP. If few QPs are active, the QP itself is in the cache, but the receive WQE that its
+/// client has posted is not.
 void Engine::Impl::ask_for_state(const qp::Qp& qp, const wire::Packet& p) const {
     if (crowded()) return qp::prefetch_basics(qp);
     __builtin_prefetch(&qp.responder);
@@ -206,17 +218,14 @@ void Engine::Impl::ask_for_state(const qp::Qp& qp, const wire::Packet& p) const 
     __builtin_prefetch(rq.slot(at.consumed));
 }
 
-/// Parses frames[first, end) and looks up their QPs.
+/// Parses frames[first, end) and looks up their QPs. Passes frames for unknown QPs and frames other than RoCE to gsi.cpp.
 void Engine::Impl::parse_batch(uint32_t port, unsigned first, unsigned end) {
     ROCI_STAGE(lookup);
-    unsigned good = end - first;
     for (unsigned i = first; i < end; ++i) {
         const wire::Verdict v =
             wire::parse(frames[i].data, frames[i].length, packets[i], true, frames[i].ip_checksum, frames[i].icrc);
-        if (v != wire::Verdict::ok) [[unlikely]] {
-            count_refused(counters, *ctx.devices[port], v);
-            --good;
-        }
+        if (v != wire::Verdict::ok) [[unlikely]]
+            count_refused(*this, port, v);
         owners[i] = v == wire::Verdict::ok ? shared.qps.find(packets[i].dest_qp.value) : nullptr;
         if (owners[i] != nullptr) ask_for_state(*owners[i], packets[i]);
         if (v == wire::Verdict::ok && owners[i] == nullptr && packets[i].dest_qp.value != io::kMulticastQpn)
@@ -224,7 +233,6 @@ void Engine::Impl::parse_batch(uint32_t port, unsigned first, unsigned end) {
         if (v == wire::Verdict::not_roce) take_other(port, frames[i]);
         if (v != wire::Verdict::ok) packets[i].dest_qp = {};
     }
-    counters.add(wire::Verdict::ok, good);
 }
 
 /// Prefetches the data that the packets need. Used while many QPs are active, between parsing and execution. Each step is
@@ -250,7 +258,7 @@ void Engine::Impl::fetch_ahead(unsigned first, unsigned end) {
     each([&](const qp::Qp&, const wire::Packet& p) { mem::prefetch<2>(shared.keys, p.rkey, p.va); });
 }
 
-/// Executes frames[first, end). Moves the frames that are no longer needed to frames[done, …).
+/// Executes frames[first, end). Moves the frames that are no longer needed to frames[done, …). Returns the new `done`.
 unsigned Engine::Impl::execute_batch(uint32_t port, unsigned first, unsigned end, unsigned done) {
     ROCI_STAGE(lookup);
     for (unsigned i = first; i < end; ++i) {
@@ -275,16 +283,14 @@ unsigned Engine::Impl::receive(uint32_t port) {
     ROCI_STAGE(receive);
     const unsigned n = ports[port]->rx_burst(frames.data(), config.rx_burst);
     if (n == 0) return 0;
-    counters.add(Counter::rx_frames, n);
     for (unsigned i = 0; i < n; ++i) __builtin_prefetch(frames[i].data);
-    qp::DeviceCounters& device = *ctx.devices[port];
-    qp::bump(device.rx_frames, n);
     unsigned done = 0;  // frames[0, done) are to be returned to the port by this engine
     for (unsigned first = 0; first < n;) {
         unsigned end = first;
         uint32_t bytes = 0;
         for (; end < n && bytes < kBatchBytes; ++end) bytes += frames[end].length;
-        qp::bump(device.rx_octets, bytes);
+        bump(ctx.tallies[port].rx_frames, end - first);
+        bump(ctx.tallies[port].rx_octets, bytes);
         parse_batch(port, first, end);
         if (crowded()) fetch_ahead(first, end);
         done = execute_batch(port, first, end, done);

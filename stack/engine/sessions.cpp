@@ -17,8 +17,8 @@ uint16_t take_number(std::vector<bool>& used) {
 
 }  // namespace
 
-bool Sessions::attach(qp::Context& ctx, uint32_t id, uint32_t uid, abi::DoorbellPage* page) {
-    auto user = std::find_if(users_.begin(), users_.end(), [&](const auto& u) { return u->uid == uid; });
+bool Sessions::attach(qp::Context& ctx, const Owner& owner, abi::DoorbellPage* page) {
+    auto user = std::find_if(users_.begin(), users_.end(), [&](const auto& u) { return u->uid == owner.uid; });
     const uint16_t number = user != users_.end() ? (*user)->number : take_number(numbers_);
     const uint16_t share = number != 0 ? take_number(shares_) : uint16_t{0};
     if (share == 0) {
@@ -28,17 +28,17 @@ bool Sessions::attach(qp::Context& ctx, uint32_t id, uint32_t uid, abi::Doorbell
     if (user == users_.end()) {
         users_.push_back(std::make_unique<User>());
         user = users_.end() - 1;
-        (*user)->uid = uid;
+        (*user)->uid = owner.uid;
         (*user)->number = number;
     }
-    ctx.requesters.open(share, number);
-    ctx.responders.open(share, number);
+    ctx.requesters.open(share, number, owner.rate);
+    ctx.responders.open(share, number, owner.rate);
     auto session = std::make_unique<Session>();
-    session->id = id;
+    session->id = owner.session;
     session->page = page;
     session->share = share;
     (*user)->sessions.push_back(session.get());
-    all_[id] = std::move(session);
+    all_[owner.session] = std::move(session);
     return true;
 }
 
@@ -49,13 +49,15 @@ void Sessions::detach(qp::Context& ctx, uint32_t id) {
     const auto owner =
         std::find_if(users_.begin(), users_.end(), [&](const auto& u) { return std::erase(u->sessions, session) != 0; });
     (*owner)->next = 0;
+    ctx.requesters.close(session->share);
+    ctx.responders.close(session->share);
     if ((*owner)->sessions.empty()) {
+        ctx.requesters.leave((*owner)->number);
+        ctx.responders.leave((*owner)->number);
         numbers_[(*owner)->number] = false;
         users_.erase(owner);
         next_user_ = 0;
     }
-    ctx.requesters.close(session->share);
-    ctx.responders.close(session->share);
     shares_[session->share] = false;
     all_.erase(found);
 }

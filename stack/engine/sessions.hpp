@@ -1,4 +1,4 @@
-// The sessions that an engine serves, grouped by user. It selects the sessions whose doorbells the engine collects in a round.
+// The sessions that an engine serves, grouped by user. look_around() selects the sessions whose doorbells a round collects.
 // Users take turns, as in the run queues. A user therefore delays the others only by a bounded time, however many doorbells the
 // user rings or sessions the user opens.
 #pragma once
@@ -19,23 +19,27 @@ struct alignas(64) Session {  // no cache line is shared with another engine
     abi::DoorbellPage* page = nullptr;
     uint16_t share = 0;              ///< number of the session's share in the run queues
     uint32_t next_word = 0;          ///< word of the page where the next collection starts
-    std::vector<qp::Qp*> slots;      ///< indexed by doorbell bit
-    std::vector<qp::Srq*> tag_srqs;  ///< indexed by doorbell bit - abi::kFirstTagSlot
+    std::vector<qp::Qp*> slots;      ///< QPs, indexed by doorbell bit
+    std::vector<qp::Srq*> tag_srqs;  ///< tag matching SRQs, indexed by doorbell bit - abi::kFirstTagSlot
 };
 
 class Sessions {
 public:
-    /// Limits per round: users, sessions and doorbells; and doorbells per session. The collection always ends with a whole word
-    /// of doorbells.
+    /// Limits per round: users, sessions and doorbells; and doorbells per session. A collection handles whole words of 64
+    /// doorbells, so it may exceed the limit of doorbells by up to 63.
     static constexpr uint32_t kRoundUsers = 32, kRoundSessions = 32, kRoundRings = 512, kSessionRings = 256;
 
+    struct Owner {
+        uint32_t session = 0, uid = 0;
+        qp::UserRate* rate = nullptr;  ///< nullptr: no limit
+    };
     /// Adds a session. Returns false if there are too many sessions.
-    bool attach(qp::Context& ctx, uint32_t id, uint32_t uid, abi::DoorbellPage* page);
+    bool attach(qp::Context& ctx, const Owner& owner, abi::DoorbellPage* page);
     /// Removes a session whose QPs have been removed before.
     void detach(qp::Context& ctx, uint32_t id);
     /// Returns nullptr if there is no session with this number.
     Session* find(uint32_t id);
-    /// Counts the QP's turns for the session from now on, or for no session if it is nullptr.
+    /// Counts the QP's turns for `session` from now on, or for no session if `session` is nullptr.
     void enter(qp::Context& ctx, const Session* session, qp::Qp& qp);
 
     template <class Visit>

@@ -1,6 +1,6 @@
-// A session's arena: shared memory for its rings, which the client makes, so that the client's control group pays for it. It
-// grows by chunks and does not shrink while the session lives. Freed blocks are merged with their free neighbours, so that
-// repeatedly creating and destroying queues does not grow the arena.
+// The arena of a session is the shared memory of the session's queues and device memory. The client allocates this memory, so
+// that the client's control group is charged for it. The arena grows by chunks and does not shrink while the session exists.
+// Freed blocks are merged with adjacent free blocks, so that repeated creation and destruction of queues does not grow the arena.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace roci::host {
 
 class Arena;
 
-/// A block of the arena with one owner. The destructor returns it.
+/// A block of the arena with one owner. The destructor frees the block.
 class ArenaBlock {
 public:
     ArenaBlock() = default;
@@ -45,12 +45,12 @@ public:
     ~Arena();
     Arena(const Arena&) = delete;
 
-    /// Allocates a zeroed block of at least `length` bytes, aligned to a cache line. ENOMEM: the session's limit, or
-    /// `wanted_chunk` says how many bytes the client must add first.
+    /// Allocates a zeroed block of at least `length` bytes, aligned to a cache line. Fails with ENOMEM if the session's limit is
+    /// reached, or if the client must first add a chunk of Outcome::wanted_chunk bytes.
     Outcome allocate(uint64_t length, ArenaBlock& out);
-    /// Takes a chunk of the client; returns its number.
+    /// Takes over a chunk of the client. Returns the number of the chunk.
     uint32_t add_chunk(const SharedMemory&);
-    /// ENOMEM: a chunk of `length` bytes would exceed the session's limit. EINVAL: not whole pages.
+    /// Checks the length of a chunk. ENOMEM: the chunk would exceed the session's limit. EINVAL: the length is not whole pages.
     Outcome check_chunk(uint64_t length) const;
 
     uint64_t bytes() const { return bytes_; }

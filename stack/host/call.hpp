@@ -37,14 +37,14 @@ private:
 struct Call {
     State& state;
     Session& session;
-    std::span<const std::byte> request;  ///< body of the request, at least min_body of the operation long
+    std::span<const std::byte> request;  ///< body of the request; has at least the operation's min_body bytes (dispatch.cpp)
     ReceivedFds& received;
     std::vector<std::byte> body;  ///< body of the reply
     std::vector<int> fds;
-    std::vector<int> keep_open;  ///< has one entry per entry of fds
+    std::vector<int> keep_open;  ///< has one entry per entry of fds; 1: the descriptor stays open after sending
     bool close = false;
 
-    /// Returns the request's body. If the client's struct is shorter than ours, pads it with zeros.
+    /// Returns the request's body. Pads the body with zeros if the client's struct is shorter than T.
     template <class T>
     T in() const {
         static_assert(std::is_trivially_copyable_v<T>);
@@ -63,7 +63,7 @@ struct Call {
         const auto* p = reinterpret_cast<const std::byte*>(&value);
         body.assign(p, p + length);
     }
-    /// Adds a descriptor to the reply. With `keep`, the descriptor stays open after sending, because the platform owns it.
+    /// Adds a descriptor to the reply. `keep`: the platform owns the descriptor, so it stays open after sending.
     void give(int fd, bool keep) {
         fds.push_back(fd);
         keep_open.push_back(keep ? 1 : 0);

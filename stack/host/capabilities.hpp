@@ -1,4 +1,4 @@
-// All capabilities that rocid reports. Only implemented ones may be reported.
+// The capabilities that rocid reports. rocid may report only what is implemented.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,8 @@ struct Capabilities {
 
     uint64_t device_cap_flags = kCurrentStateMod | kPortActiveEvent | kSysImageGuid | kRcRnrNakGen | kSrqResize | kMemoryWindow |
                                 kUdIpChecksum | kXrc | kMemoryManagement | kWindowType2B;
-    // A region with on-demand paging is accessed by address, so the kernel loads each page at its first access.
+    // rocid does not map a region with on-demand paging. It reads and writes the region through the client's /proc/PID/mem, so
+    // the kernel loads each page at its first access.
     uint64_t odp_general = kOdp | kOdpImplicit;
     uint32_t odp_rc = kOdpSend | kOdpRecv | kOdpWrite | kOdpRead | kOdpAtomic | kOdpSrqRecv;
     uint32_t odp_uc = kOdpSend | kOdpRecv | kOdpWrite | kOdpSrqRecv;

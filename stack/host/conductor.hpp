@@ -1,5 +1,5 @@
-// The conductor manages sessions and their objects. It does no I/O of its own. It processes one control message at a time: it
-// validates the request, updates the object tables, controls the engines by commands, and replies. Not thread-safe.
+// The conductor manages sessions and their objects. It processes one control message at a time: it validates the request, updates
+// the object tables, controls the engines by commands, and replies. The conductor does no I/O of its own and is not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -17,12 +17,12 @@
 
 namespace roci::host {
 
-/// A reply to a client. The owner of the struct owns the descriptors in it; the control socket closes them after sending.
+/// A reply to a client. The control socket closes the descriptors after sending, except those in shared_fds_mask.
 struct Reply {
     std::vector<std::byte> bytes;      ///< consists of ReplyHeader, body and reason
-    std::vector<int> fds;              ///< descriptors to send and then close
+    std::vector<int> fds;              ///< descriptors to send
     std::vector<int> shared_fds_mask;  ///< 1: the fd at this index stays open after sending (doorbells, engine page)
-    bool deferred = false;  ///< the reply follows later by next_reply(); handle() must not be called for this session before
+    bool deferred = false;  ///< next_reply() returns the reply later; until then handle() must not be called for this session
 };
 
 struct Client {
@@ -38,11 +38,14 @@ public:
     ~Conductor();
 
     /// Opens the session of an accepted connection. Returns its ID, which is not reused while rocid runs, or kNoHandle if there
-    /// are too many sessions.
+    /// are too many sessions, too little memory, or too many control operations of the user.
     uint32_t open_session(const Client& who);
-    /// Handles a request packet. Always takes over its descriptors, and always returns a reply. If `close` is set, the connection
-    /// must be closed after the reply was sent.
+    /// Handles a request packet. Takes over the packet's descriptors in any case. If `close` is set, the caller must close the
+    /// connection after it has sent the reply.
     Reply handle(uint32_t session, std::span<const std::byte> packet, std::span<const int> fds, bool& close);
+    /// Returns the time before which the caller must not handle the session's next request. The time lies in the future if the
+    /// session's user has exceeded control_rate.
+    Nanos not_before(uint32_t session) const;
     /// Ends the session of a closed connection and reclaims all its objects. Afterwards no engine has a reference to them.
     void close_session(uint32_t session);
 
@@ -56,12 +59,13 @@ public:
     /// Returns a deferred reply that is ready now. Returns false if there is none.
     bool next_reply(uint32_t& session, Reply& reply, bool& close);
 
-    /// Replaces the addresses of a device. An address that remains keeps its GID index. Returns true if something changed;
-    /// programs then get an event.
+    /// Replaces the addresses of a device. An address that remains keeps its GID index. Returns true if a GID changed; programs
+    /// then get an event.
     bool set_addresses(uint32_t device, std::span<const DeviceAddress> addresses);
-    /// Sets the link state and path MTU of a device. Returns true if something changed; programs then get port events.
+    /// Sets the link state and path MTU of a device. Returns true if one of them changed. Programs get an event if the link state
+    /// changed.
     bool set_link(uint32_t device, bool up, uint32_t mtu_bytes);
-    /// Report the results of Platform::solicit() and other changes of the kernel's neighbour table.
+    /// Take the results of Platform::solicit() and other changes of the kernel's neighbour table.
     void neighbour_heard(uint32_t device, const Gid& address, const MacAddress& mac);
     void neighbour_gone(uint32_t device, const Gid& address);
 

@@ -18,7 +18,7 @@ namespace roci::host {
 enum class Resolver : uint8_t {
     none,    ///< the port is a loopback and has no neighbours
     own,     ///< rocid itself sends and answers ARP and neighbour discovery, and answers echo requests
-    kernel,  ///< the kernel, which serves the interface behind the port, provides the addresses
+    kernel,  ///< the kernel's neighbour table of the interface behind the port provides the addresses
     socket,  ///< no addresses are needed: the port is a kernel socket, and the kernel builds all headers before the UDP payload
 };
 struct DeviceAddress {
@@ -27,7 +27,7 @@ struct DeviceAddress {
     bool operator==(const DeviceAddress&) const = default;
 };
 
-/// The configuration of one device, which has one port.
+/// The configuration of a device. A device has one port.
 struct DeviceConfig {
     std::string name;    ///< such as "roci0"
     std::string netdev;  ///< kernel interface behind the port, or ""
@@ -41,7 +41,7 @@ struct DeviceConfig {
     std::vector<uint8_t> prefixes = {};  ///< by GID index; see DeviceAddress::prefix; missing entries are unknown
     std::vector<Gid> gateways = {};      ///< only for Resolver::own; at most one per address family
     uint16_t vlan = 0;                   ///< VLAN of all frames that the device sends and accepts; 0: untagged
-    uint8_t traffic_class = 0;           ///< for paths for which the program sets none
+    uint8_t traffic_class = 0;           ///< traffic class of paths for which the program sets none
     bool port_sums = false;              ///< the port fills in the checksums of IPv4 headers
     uint16_t udp_source = 0;             ///< UDP source port of all frames of the device; 0: one source port per flow
     cc::Policy congestion = cc::Policy::fixed_window;
@@ -49,11 +49,11 @@ struct DeviceConfig {
 
 uint32_t active_mtu(const DeviceConfig&);  ///< a value of enum ibv_mtu
 uint32_t gid_table_length(const DeviceConfig&);
-/// Returns the GUID of a device with that MAC address. It is a modified EUI-64, as for other RoCE devices.
+/// Returns the GUID of the device with this MAC address, a modified EUI-64 as for other RoCE devices.
 uint64_t guid_of(const MacAddress&);
 /// Returns true if the device has the GID. Returns false for the zero GID, which marks free entries of the table.
 bool has_gid(const DeviceConfig&, const Gid&);
-/// Returns the index of the device that has the address.
+/// Returns the index of the device that has the address, or nullopt.
 std::optional<uint32_t> device_of(std::span<const DeviceConfig>, const Gid&);
 
 }  // namespace roci::host

@@ -19,7 +19,7 @@ public:
         uint32_t handle, generation;
     };
 
-    /// Returns the place that the next put() will use. Objects often need their handle before they are created.
+    /// Returns the place that the next put() will use. Some objects need their handle before they are created.
     Place next() const {
         if (reuse()) return {free_.front(), slots_[free_.front()].generation};
         return {uint32_t(slots_.size()), 1};

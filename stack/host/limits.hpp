@@ -7,7 +7,7 @@
 
 namespace roci::host {
 
-/// Limits of one user, for all sessions of the user together. The defaults suit one machine.
+/// Limits of one user, for all sessions of the user together.
 struct UserLimits {
     uint64_t sessions = 512;
     uint64_t qps = 32768, cqs = 32768, cq_entries = 1 << 24, srqs = 16384, pds = 32768, xrc_domains = 16384;
@@ -15,7 +15,8 @@ struct UserLimits {
     uint64_t mappings = 24576, mapped_bytes = uint64_t{16} << 40;
     uint64_t arena_bytes = uint64_t{8} << 30, device_memory = uint64_t{1} << 30;
     uint64_t channels = 16384, cm_ids = 65536, resolving = 512;
-    uint64_t control_rate = 100'000;  ///< control operations per second; 0: no limit
+    uint64_t control_rate = 100'000;                        ///< control operations per second; 0: no limit
+    uint64_t bytes_per_second = 0, packets_per_second = 0;  ///< of frames that the user's QPs send; 0: no limit
 };
 
 /// The names of the limits, as used in refusals, in `roci status --limits` and in the configuration.
@@ -41,6 +42,8 @@ inline constexpr LimitName kUserLimits[] = {
     {"cm_ids", &UserLimits::cm_ids},
     {"resolving", &UserLimits::resolving},
     {"control_rate", &UserLimits::control_rate},
+    {"bytes_per_second", &UserLimits::bytes_per_second},
+    {"packets_per_second", &UserLimits::packets_per_second},
 };
 
 /// A rule that sets a limit of all users, of one user, or of a primary group. If several rules for a limit apply to a user, the

@@ -1,5 +1,5 @@
-// Memory that a worker may still use although its owner has released it (mem/slow_memory.hpp), and client requests that wait
-// until the worker has finished.
+// A worker is a thread that accesses memory of clients by address (mem/slow_memory.hpp). MemoryWaits keeps regions that a client
+// has released while a worker uses them, and client requests that wait until no worker uses the memory.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace roci::host {
 
-/// A request to be run again. There is at most one per session, because a client waits for its reply.
+/// A request to be run again. A session has at most one, because a client waits for the reply before its next request.
 struct MemoryWait {
     uint32_t session = 0;
     std::vector<std::byte> packet;
@@ -24,16 +24,16 @@ class MemoryWaits {
 public:
     using Region = Pool<mem::MemoryRegion>::Handle;
 
-    /// Takes over a region that engines do not find any more. Frees the region when no worker and no window needs it, and then
+    /// Takes over a region that engines cannot look up any more. Frees the region when in_use() returns false, and then
     /// `process`.
     void free_later(Region region, std::shared_ptr<mem::RemoteProcess> process);
-    /// Stores a request that releases a region, or a QP with buffers in it, until the memory is no longer used.
+    /// Stores a request that failed with Outcome::waits_for_memory until look() returns it.
     void hold(Nanos now, MemoryWait request);
     void forget(uint32_t session);
 
     Nanos next_deadline() const { return due_; }
-    /// Called when next_deadline() has passed. Frees regions that are no longer used. Returns the waiting requests, which the
-    /// caller runs again.
+    /// Frees regions that are no longer used and returns all stored requests. The caller runs them again. Called when
+    /// next_deadline() has passed.
     std::vector<MemoryWait> look(Nanos now);
     size_t waiting_regions() const { return buried_.size(); }
 
@@ -44,12 +44,12 @@ private:
         Region region;
     };
     std::vector<MemoryWait> requests_;
-    std::vector<uint32_t> looked_;  ///< sessions whose requests look() returned last
+    std::vector<uint32_t> looked_;  ///< sessions whose requests the last look() returned
     std::vector<Buried> buried_;
     Nanos due_ = kNever, pause_ = kFirst;
 };
 
-/// Returns true if an access to the region is in progress.
+/// Returns true if a worker accesses the region, or if any access through it as a window is in progress.
 inline bool in_use(const mem::MemoryRegion& region) {
     if (region.slow_pending.load(std::memory_order_acquire) != 0) return true;
     return region.is_window && region.users.load(std::memory_order_acquire) != 0;

@@ -1,4 +1,4 @@
-// Selects the newest of many items, for reports of limited length. Keeps at most `most` items at any time.
+// Selects the newest of many items for reports of limited length. At most `most` items are kept.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ class Newest {
 public:
     explicit Newest(size_t most) : most_(most) { heap_.reserve(most); }
 
-    /// Of items with equal times, the item that is offered last counts as the newest.
+    /// Offers an item with the time `at`. Of items with equal times, the one offered last is the newest.
     void offer(Nanos at, const What& what) {
         const Row row{at, offered_++, what};
         if (heap_.size() == most_) {

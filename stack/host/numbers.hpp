@@ -1,5 +1,5 @@
-// Allocates numbers. A freed number is reused only after many others have been freed. Therefore a delayed packet, a stale handle
-// or a peer that still has the old connection does not match a new object.
+// Allocates numbers. A freed number is not reused for some time, so that a delayed packet, a stale handle or a peer that still
+// has the old connection does not match a new object.
 #pragma once
 
 #include <algorithm>
@@ -11,11 +11,11 @@
 
 namespace roci::host {
 
-/// Allocates numbers in [first, end) from a bitmap. Each search starts after the last allocated number.
+/// Allocates numbers in [first, end) from a bitmap.
 class NumberPool {
 public:
-    /// Limit of freed numbers that are held back from reuse; a small pool holds back at most a quarter of its numbers. If no
-    /// other numbers are left, the pool reuses those that were freed first.
+    /// Largest number of freed numbers that are held back from reuse. A small pool holds back at most a quarter of its numbers.
+    /// If no other numbers are left, the pool reuses the numbers that were freed first.
     static constexpr uint32_t kMostResting = 1024;
 
     NumberPool(uint32_t first, uint32_t end) : first_(first), end_(end), cursor_(first), words_((size_t(end) + 63) / 64, 0) {
@@ -23,9 +23,9 @@ public:
             if (n < first_ || n >= end_) words_[n / 64] |= uint64_t{1} << (n % 64);  // out of range: never free
     }
 
-    /// Returns a free number that clients cannot predict, because they do not know `random`. Numbers are taken from random
-    /// blocks, because the entries of a block share a cache line in the tables that engines read. Within a block, the order is
-    /// random too.
+    /// Returns a free number, or nullopt if all are in use. Clients cannot predict the number, because they do not know `random`.
+    /// The pool chooses a block of kBlock numbers at random and uses it up in random order, because the entries of a block share
+    /// a cache line in the tables that engines read.
     std::optional<uint32_t> allocate(uint64_t random) {
         if (!has_free()) return std::nullopt;
         if (free_of_block() == 0) {
@@ -40,7 +40,7 @@ public:
         ++in_use_;
         return n;
     }
-    /// Returns the next free number, or nullopt if all are in use.
+    /// Returns the next free number after the last allocated one, or nullopt if all are in use.
     std::optional<uint32_t> allocate() {
         if (!has_free()) return std::nullopt;
         std::optional<uint32_t> n = search(cursor_, end_);
@@ -61,7 +61,8 @@ public:
 
 private:
     static constexpr uint32_t kBlock = 8;
-    /// Returns true if a number can be allocated. If all free numbers are held back, releases the one that was freed first.
+    /// Returns true if a number can be allocated. If all free numbers are held back, makes the one that was freed first
+    /// available.
     bool has_free() {
         if (capacity() == in_use_) return false;
         if (capacity() == in_use_ + resting_.size()) end_rest();

@@ -1,4 +1,4 @@
-// The objects of a session. An object that uses another one holds a Use of it, so that the conductor can refuse to destroy an
+// The objects of a session. An object A that uses an object B has a Use of B, so that the conductor can refuse to destroy an
 // object in use.
 #pragma once
 
@@ -16,6 +16,7 @@
 #include "host/conductor.hpp"
 #include "host/handle_table.hpp"
 #include "host/numbers.hpp"
+#include "host/state_steps.hpp"
 #include "mem/memory_region.hpp"
 #include "qp/shared.hpp"
 #include "qp/spec.hpp"
@@ -23,7 +24,7 @@
 
 namespace roci::host {
 
-/// Increments the use count of an object as long as the Use exists.
+/// Adds one to the use count of an object while the Use exists.
 class Use {
 public:
     Use() = default;
@@ -46,13 +47,13 @@ struct Pd {
     std::atomic<uint32_t> uses{0};
 };
 
-/// Totals of a session's mapped memory. They include regions that were removed but that an MR still uses.
+/// Totals of a session's mapped memory. The totals include regions that were removed but that an MR still uses.
 struct Mapped {
     uint64_t regions = 0;
     uint64_t bytes = 0;
 };
 
-/// Memory of a client that rocid has mapped. The region's handle and its MRs share the ownership.
+/// Memory of a client that rocid has mapped. The handle of the region and the MRs in the region share the ownership.
 class Region {
 public:
     Region(Platform& platform, Mapped& total, std::unique_ptr<mem::MappedRegion> memory)
@@ -88,7 +89,7 @@ struct Mw {
     Use pd;
 };
 
-/// Device memory, which is a block of the session's arena.
+/// Device memory: a block of the session's arena.
 struct Dm {
     ArenaBlock memory;
     uint64_t length = 0;
@@ -96,12 +97,12 @@ struct Dm {
     ~Dm() {
         if (total != nullptr) *total -= length;
     }
-    uint64_t* total = nullptr;  ///< total of the session
+    uint64_t* total = nullptr;  ///< Session::device_memory
 };
 
 struct Qp;
 
-/// An XRC domain. The sessions that have opened it share it. One engine serves all its objects.
+/// An XRC domain, shared by the sessions that have opened it. One engine serves all QPs and SRQs of the domain.
 struct XrcDomain {
     explicit XrcDomain(Platform& p) : platform(p) {}
     ~XrcDomain() {
@@ -128,12 +129,12 @@ struct Channel {
 struct Cq {
     rings::Cq ring;
     ArenaBlock memory;
-    uint32_t depth = 0;                ///< entries per lane
+    uint32_t depth = 0;                ///< entries per lane; a lane is one engine's part of a CQ
     std::vector<ArenaBlock> stranded;  ///< rings of a failed resize_cq that some engines may still use
     Use channel;
 };
 
-/// A doorbell slot of a tag matching SRQ. The destructor frees it.
+/// The doorbell slot of a tag matching SRQ. The destructor frees the slot.
 class TagSlot {
 public:
     TagSlot() = default;
@@ -170,8 +171,8 @@ struct Holder {
     Use xrcd;
 };
 
-/// The peer of a connected QP. A responder identifies its requesters by these values only, so two QPs of different users must not
-/// have the same peer.
+/// The peer QP of a connected QP. A responder identifies the requester by these values only, so QPs of different users must not
+/// have the same peer QP.
 struct PeerKey {
     uint32_t port = 0;  ///< index of the device
     Gid gid;
@@ -224,7 +225,8 @@ struct Qp {
     std::vector<Holder> holders;  ///< XRC target: its handles in all sessions, oldest first
     std::vector<Gid> groups;      ///< multicast groups that the QP is attached to
     PeerClaim peer;               ///< the claim of a connected QP
-    std::string refused;          ///< reason for which modify_qp refused the last change; empty if it did not
+    std::string refused;          ///< text of the refusal of the last modify_qp; empty if modify_qp succeeded
+    StateSteps steps;             ///< for `roci why`
 };
 
 struct Ah {
@@ -244,11 +246,11 @@ struct Session {
     std::optional<uint32_t> device;
     SharedMemory doorbells;
 
-    // The members are destroyed in reverse order, so an object is destroyed before the objects that it uses.
+    // C++ destroys the members in reverse order, so an object is destroyed before the objects that it uses.
     Arena arena;
     Mapped mapped;
     uint64_t device_memory = 0;  ///< bytes allocated
-    uint64_t cq_entries = 0;     ///< entries of all its CQs together
+    uint64_t cq_entries = 0;     ///< sum of Cq::depth
     std::shared_ptr<mem::RemoteProcess> process;
     HandleTable<Pd> pds;
     HandleTable<Xrcd> xrcds;

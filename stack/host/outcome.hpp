@@ -16,9 +16,9 @@ struct [[nodiscard]] Outcome {
     int error = 0;                                 ///< 0 or a positive errno
     std::string reason;                            ///< cause and remedy
     std::optional<neighbour::Key> waits_for = {};  ///< if set: run the request again when this neighbour is resolved
-    /// If set, the request failed for now: run it again when no worker uses the client's memory any more (mem/slow_memory.hpp).
+    /// If set: run the request again when no worker uses the client's memory any more (memory_waits.hpp).
     bool waits_for_memory = false;
-    uint64_t wanted_chunk = 0;  ///< bytes of a chunk that the client must pass first (Arena)
+    uint64_t wanted_chunk = 0;  ///< bytes of a chunk that the client must add first (arena.hpp); 0: none
     bool failed() const { return error != 0; }
 };
 

@@ -14,14 +14,14 @@
 
 namespace roci::host {
 
-/// Owned shared memory: rocid's mapping and the descriptor for the client (-1 in the simulator).
+/// Shared memory: rocid's mapping and the descriptor for the client (-1 if there is none).
 struct SharedMemory {
     std::byte* base = nullptr;
     uint64_t length = 0;
     int fd = -1;
 };
 
-/// Identifies a file as long as the file exists, by device and inode number of stat(2).
+/// Identifies an existing file by the device and inode number of stat(2).
 struct FileIdentity {
     uint64_t device = 0, inode = 0;
     auto operator<=>(const FileIdentity&) const = default;
@@ -45,23 +45,24 @@ public:
     virtual ~Platform() = default;
     /// Returns a random number. In rocid, clients and peers cannot predict it. In the simulator, it comes from a seeded sequence.
     virtual uint64_t random() = 0;
-    /// Allocates zeroed shared memory. If memory is exhausted, the result has base == nullptr, and `why` is set to the reason.
+    /// Allocates zeroed shared memory. On failure, the result has base == nullptr, and `why` is set to the reason.
     virtual SharedMemory make_memory(uint64_t length, std::string& why) = 0;
     virtual void free_memory(const SharedMemory&) = 0;
-    /// Returns true if a client has removed pages of the memory. rocid has replaced these pages by private zero pages.
+    /// Returns true if a client has removed pages of the memory. rocid has then replaced the mapping by private zero pages.
     virtual bool is_lost(const SharedMemory&) const { return false; }
-    /// Maps a client's memory for queues and makes sure that it keeps its pages. base == nullptr: refused (reason in `why`).
-    /// Takes the descriptor in any case.
+    /// Maps memory of a client for queues, and ensures that the client cannot remove pages. On refusal, the result has
+    /// base == nullptr, and `why` is set to the reason. Takes over the descriptor in any case.
     virtual SharedMemory map_chunk(int fd, uint64_t length, std::string& why) = 0;
-    /// True if rocid may allocate another `bytes` under the limit of its control group. Else a reason in `why`.
+    /// Returns true if rocid may allocate another `bytes` within the limit of its control group. Otherwise sets `why` to the
+    /// reason.
     virtual bool has_memory(uint64_t bytes, std::string& why) {
         (void)bytes, (void)why;
         return true;
     }
-    /// OpenDeviceFlags for clients.
+    /// Returns values of enum OpenDeviceFlags for the client.
     virtual uint32_t client_flags() { return 0; }
-    /// Maps the whole file of a client's descriptor. If that is refused, returns nullptr and sets `why` to the reason. Always
-    /// takes over the descriptor.
+    /// Maps the first `length` bytes of a client's file. On refusal, returns nullptr and sets `why` to the reason. Takes over the
+    /// descriptor in any case.
     virtual std::unique_ptr<mem::MappedRegion> map_region(int fd, uint64_t length, bool writable, std::string& why) = 0;
     virtual void unmap_region(mem::MappedRegion&) = 0;
     /// Closes a client's descriptor. The default implementation calls map_region() with length 0, which takes over any descriptor
@@ -70,15 +71,15 @@ public:
         std::string why;
         if (auto region = map_region(fd, 0, false, why)) unmap_region(*region);
     }
-    /// Identifies the file of a client's descriptor, which stays open. Returns false if that is not possible.
+    /// Identifies the file of a client's descriptor and leaves the descriptor open. Returns false if that is not possible.
     virtual bool identify_file(int fd, FileIdentity& out) {
         out = {0, uint64_t(uint32_t(fd))};
         return fd >= 0;
     }
     /// Returns access by address to the session's process, or nullptr if that is not permitted.
     virtual std::unique_ptr<mem::RemoteProcess> remote_process(int pid) = 0;
-    /// Access by address through the client's descriptor of its own /proc/self/mem. nullptr: nobody can serve it. Takes the
-    /// descriptor.
+    /// Returns access by address through the client's descriptor of its /proc/self/mem, or nullptr if rocid cannot use the
+    /// descriptor. Takes over the descriptor.
     virtual std::unique_ptr<mem::RemoteProcess> process_memory(int fd) {
         close_fd(fd);
         return nullptr;
@@ -110,11 +111,14 @@ public:
     /// neighbour_gone(), immediately or later.
     virtual void solicit(uint32_t device, const Gid& address) { (void)device, (void)address; }
     /// Called when the first QP of the device joins a multicast group, and when the last one leaves. Some ports must subscribe to
-    /// the group at their network.
-    virtual void follow_group(uint32_t device, const Gid& group, bool joined) { (void)device, (void)group, (void)joined; }
+    /// the group at their network. Returns 0, or an errno if the port cannot receive the group.
+    virtual int follow_group(uint32_t device, const Gid& group, bool joined) {
+        (void)device, (void)group, (void)joined;
+        return 0;
+    }
     /// Returns JSON text about rocid's ports and lcores for `roci status`. The conductor adds it under "host".
     virtual std::string host_status_json() = 0;
-    /// The user id of rocid.
+    /// Returns the user ID of rocid.
     virtual uint32_t uid() const { return 0; }
     /// Starts the capture of a session. Returns the read end of a pipe with pcapng data. On failure, returns a negative errno and
     /// sets `why` to the reason.

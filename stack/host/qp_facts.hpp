@@ -5,6 +5,7 @@
 #include <string>
 
 #include "abi/control.hpp"
+#include "host/state_steps.hpp"
 #include "qp/journal.hpp"
 #include "qp/spec.hpp"
 
@@ -18,22 +19,24 @@ struct QpFacts {
     abi::QpAttr attr{};
     qp::Snapshot now;
     qp::Journal journal;
+    StateSteps steps;
     bool gone = false;
     uint32_t send_depth = 0, recv_depth = 0;
     bool has_srq = false;
     uint64_t slow_ops = 0;    ///< number of accesses by address to memory of the QP's session
-    uint32_t engine_qps = 0;  ///< number of QPs of the engine
-    /// Number of QPs that receive on the device, and of those among them whose packets were lost or overtaken.
+    uint32_t engine_qps = 0;  ///< number of QPs and SRQs of the QP's engine
+    /// `receiving`: number of QPs that receive on the device. `disturbed`: number of these QPs that have seen gaps in the PSNs.
     uint32_t receiving = 0, disturbed = 0;
-    std::string refused;  ///< the last refusal of modify_qp, if the QP is unconnected because of it
+    std::string refused;  ///< copy of Qp::refused
 };
 
-/// Facts about destroyed QPs that had a journal. While there are few users, the QPs of one user do not displace those of others.
+/// Facts about destroyed QPs that had a journal or a refusal. If there are at most kMost / kMostOfUser users, the QPs of one user
+/// do not displace those of others.
 class Archive {
 public:
     static constexpr size_t kMost = 256, kMostOfUser = 32;
     void keep(QpFacts facts);
-    /// Returns the last destroyed QP with that number, or nullptr.
+    /// Returns the facts about the last destroyed QP with this number, or nullptr.
     const QpFacts* find(uint32_t qpn) const;
     size_t size() const { return all_.size(); }
 

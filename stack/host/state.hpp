@@ -16,6 +16,7 @@
 #include "host/objects.hpp"
 #include "host/qp_facts.hpp"
 #include "host/token_bucket.hpp"
+#include "qp/user_rate.hpp"
 
 namespace roci::host {
 
@@ -26,14 +27,14 @@ namespace rdma_cm {
 struct CmService;  // rdma_cm/service.hpp
 }
 
-/// The reply to a request that was held, ready to be sent.
+/// The reply to a deferred request, ready to be sent.
 struct HeldReply {
     uint32_t session = 0;
     Reply reply;
     bool close = false;
 };
 
-inline constexpr size_t kMostResources = 17;
+inline constexpr size_t kMostResources = 19;
 
 struct Conductor::State {
     State(const Limits& limits, std::vector<DeviceConfig> devices, qp::Shared& shared, engine::CommandPort& engines,
@@ -55,8 +56,8 @@ struct Conductor::State {
     NumberPool qpns, keys, ahs, srqns;
     std::unordered_set<uint32_t> pd_numbers;
     uint32_t last_pd = 0;
-    /// XRC domains that were opened with a file, by device and file. The next domain of the same file replaces the entry of a
-    /// destroyed one.
+    /// XRC domains with a file, by device and file. The entries of destroyed domains are removed when the next domain with a file
+    /// is created.
     std::map<std::pair<uint32_t, FileIdentity>, std::weak_ptr<XrcDomain>> xrc_files;
     uint32_t last_xrcd = 0;
     Archive gone;
@@ -71,7 +72,8 @@ struct Conductor::State {
     std::unique_ptr<paths::Neighbours> neighbours;
     std::deque<HeldReply> replies;
     std::map<uint32_t, std::array<uint64_t, kMostResources>> refused;  ///< refusals by user and resource (quotas.cpp)
-    std::map<uint32_t, TokenBucket> rates;                             ///< of control operations, by user
+    std::map<uint32_t, TokenBucket> rates;                             ///< control operations by user
+    std::map<uint32_t, qp::UserRate> user_rates;                       ///< users with limits of what they send
     PeerTable peers;                                                   ///< claimed peers of connected QPs
 
     uint32_t new_pd_number();
@@ -80,11 +82,11 @@ struct Conductor::State {
     Key new_key(uint32_t index) { return {index << 8 | ++key_variant[index]}; }
     /// Returns true for root and the user of rocid.
     bool privileged(const Client& who) const { return who.uid == 0 || who.uid == platform.uid(); }
-    /// Returns the engine with the fewest QPs. Engines with equal numbers are used in turn.
+    /// Returns the engine with the fewest QPs and SRQs. Engines with equal numbers are used in turn.
     uint32_t pick_engine();
     /// Waits until no engine uses an entry that was cleared from the shared tables before the call.
     void fence_all();
-    /// Executes one operation on an engine. Returns its error or 0. Other results are in `operation`.
+    /// Executes one operation on an engine. Returns the operation's error, or 0. Other results are in `operation`.
     template <class Operation>
     int execute(uint32_t engine, Operation&& operation) {
         engines.execute(engine, operation);

@@ -1,4 +1,4 @@
-// A rate per second: what is not used is saved up for one second.
+// A token bucket. It gets `rate` tokens per second and holds at most the tokens of one second. It may have a debt of tokens.
 #pragma once
 
 #include <algorithm>
@@ -8,37 +8,23 @@
 
 namespace roci::host {
 
+/// All functions take the same `rate`, which is not 0.
 class TokenBucket {
 public:
-    /// Takes one of `rate` per second. False: there is none now, and nothing is taken.
-    bool take(uint64_t rate, Nanos now) {
-        refill(rate, now);
-        if (left_ < kSecond) return false;
-        left_ -= kSecond;
-        return true;
-    }
-    /// Takes one in any case; those after it wait longer.
-    void owe(uint64_t rate, Nanos now) {
-        if (!take(rate, now)) left_ = 0;
-    }
-    /// How many of a second's tokens are used now.
-    uint64_t used(uint64_t rate, Nanos now) {
-        refill(rate, now);
-        return std::min(rate, kSecond) - left_ / kSecond;
+    /// Takes a token. If there is none, the debt grows by one token.
+    void take(uint64_t rate, Nanos now) { full_at_ = std::max(full_at_, now) + period(rate); }
+    /// Returns the time at which the bucket has no debt any more. If the bucket has no debt, returns a time that has passed.
+    Nanos settled() const { return full_at_ > kSecond ? full_at_ - kSecond : 0; }
+    /// Returns how many tokens are missing in the full bucket. A debt counts, too.
+    uint64_t used(uint64_t rate, Nanos now) const {
+        return full_at_ > now ? (full_at_ - now + period(rate) - 1) / period(rate) : 0;
     }
 
 private:
-    static constexpr uint64_t kSecond = 1'000'000'000;  ///< a token in units of left_: `rate` of them come per nanosecond
-    void refill(uint64_t rate, Nanos now) {
-        rate = std::min(rate, kSecond);
-        const uint64_t most = rate * kSecond, passed = std::min<uint64_t>(now > last_ ? now - last_ : 0, kSecond);
-        left_ = fresh_ ? most : std::min(most, left_ + passed * rate);
-        fresh_ = false;
-        last_ = std::max(last_, now);
-    }
-    uint64_t left_ = 0;
-    Nanos last_ = 0;
-    bool fresh_ = true;
+    static constexpr Nanos kSecond = 1'000'000'000;
+    /// Returns the time per token, rounded up to a nanosecond.
+    static Nanos period(uint64_t rate) { return std::max<Nanos>(kSecond / rate + (kSecond % rate != 0 ? 1 : 0), 1); }
+    Nanos full_at_ = 0;  ///< time at which no token will be missing if none is taken
 };
 
 }  // namespace roci::host

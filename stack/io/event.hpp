@@ -10,7 +10,7 @@
 namespace roci::io {
 
 struct Event {
-    enum class Kind : uint32_t { completion, async, gsi /* MADs wait for the conductor */ } kind = Kind::completion;
+    enum class Kind : uint32_t { completion, async, gsi /* MADs or frames wait for the conductor */ } kind = Kind::completion;
     uint32_t session = 0;
     uint32_t type = 0;    ///< async: a value of abi::AsyncEvent
     uint32_t handle = 0;  ///< CQ, QP or SRQ handle of the session
@@ -43,7 +43,7 @@ public:
         tail_.store(t + 1, std::memory_order_release);
         return true;
     }
-    /// Number of events pushed so far. The lcore loop wakes the event thread when the number changes.
+    /// Returns the number of events pushed so far. The lcore loop wakes the event thread when the number changes.
     uint32_t pushed() const { return head_.load(std::memory_order_acquire); }
     bool empty() const { return head_.load(std::memory_order_acquire) == tail_.load(std::memory_order_acquire); }
 

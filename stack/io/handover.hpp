@@ -1,5 +1,5 @@
-// Hands frames that arrive at one engine to the engine of their QP. Frames are passed by pointer and returned after use, so that
-// only its own engine calls a port's methods. There is one pair of single-producer single-consumer rings per pair of engines.
+// Hands frames that arrive at one engine to the engine of their QP. The engine of the QP gets pointers to the frames and returns
+// them after use, so that only one engine calls the methods of a port object. Each ordered pair of engines has two rings.
 #pragma once
 
 #include <atomic>

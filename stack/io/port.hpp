@@ -1,8 +1,8 @@
 // The engine's interface to a port: it receives and sends bursts, with one indirect call per burst. There is one object per
 // (port, engine), and only one thread calls its methods.
 //
-// Implementations are the DPDK port (pmd_glue), the hairpin within an engine and the simulator. Wrappers for fault injection,
-// traces and pcap files stack on any of them.
+// Implementations are the DPDK port and the UDP port (pmd_glue) and the simulator's port. Wrappers for loopback within an engine,
+// fault injection and captures stack on any of them.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ struct RxFrame {
 /// engine may move `data` forward within the capacity, so that the frame starts later in the buffer.
 struct TxFrame {
     uint8_t* data = nullptr;
-    uint32_t capacity = 0;  ///< at least wire::kMaxFrame. With 63 bytes more, the engine aligns payloads to cache lines
+    uint32_t capacity = 0;  ///< at least wire::kMaxFrame; with 63 more bytes, the engine aligns payloads to cache lines
     uint32_t length = 0;    ///< set by the engine before tx_burst
     void* cookie = nullptr;
     /// Offset of the IPv4 header whose checksum the port fills in; the engine leaves that checksum zero. 0 if the port fills in
@@ -55,10 +55,10 @@ public:
     virtual unsigned tx_burst(TxFrame* frames, unsigned count) = 0;
     /// Returns unsent frames of tx_alloc() to the port.
     virtual void tx_free(TxFrame* frames, unsigned count) = 0;
-    /// Number of frames per tx_burst() that the port prefers, because each call is expensive. The engine collects that many
-    /// frames if it can.
+    /// Returns the number of frames per tx_burst() that the port prefers, because each call is expensive. The engine collects
+    /// that many frames if it can.
     virtual unsigned best_burst() const { return 1; }
-    /// Earliest time at which the port has work of its own, such as a delayed frame. kNever by default.
+    /// Returns the earliest time at which the port has work of its own, such as a delayed frame. Returns kNever by default.
     virtual uint64_t next_event() const { return ~uint64_t{0}; }
 };
 

@@ -1,5 +1,5 @@
 // Tables that the conductor writes and every engine reads. The conductor publishes an entry with release order, as in the key
-// table. After the conductor has cleared an entry, it waits for a fence command on every engine before it frees the object.
+// table. After the conductor has cleared an entry, it calls CommandPort::fence_all() before it frees the object.
 #pragma once
 
 #include <atomic>
@@ -42,8 +42,8 @@ struct PortAddresses {
     cc::Policy congestion = cc::Policy::fixed_window;  ///< policy of the port's QPs
 };
 
-/// The QPs that are attached to multicast groups, by port. The conductor replaces the table as a whole and frees the old table
-/// after a fence.
+/// The multicast groups of all ports and the QPs that are attached to them. The conductor replaces the table as a whole and frees
+/// the old table after CommandPort::fence_all().
 struct MulticastTable {
     struct Group {
         uint32_t port = 0;

@@ -8,16 +8,6 @@
 namespace roci::mem {
 namespace {
 
-constexpr uint32_t kRemoteRights = kRemoteWrite | kRemoteRead | kRemoteAtomic;
-
-/// The region of zero-length accesses, which access no memory.
-const MemoryRegion kEmptyRegion{};
-
-bool inside(const MemoryRegion& r, uint64_t va, uint64_t length) {
-    const uint64_t offset = va - r.iova;  // wraps around to a huge value if va is below iova
-    return offset <= r.length && length <= r.length - offset;
-}
-
 /// Returns the segment that contains byte `offset`. The conductor guarantees ascending segments without gaps.
 const Segment* segment_at(const MemoryRegion& r, uint64_t offset) {
     auto after =
@@ -79,7 +69,7 @@ bool walk(const MemoryRegion& r, uint64_t va, uint64_t length, Op op) {
     return true;
 }
 
-/// Returns the segment if the region has a single one that contains the range, otherwise nullptr.
+/// Returns the segment of a region with a single segment if this segment contains the range, otherwise nullptr.
 const Segment* single(const MemoryRegion& r, uint64_t va, uint64_t length) {
     if (r.segments.size() != 1 || length == 0 || !inside(r, va, length)) return nullptr;
     const Segment& s = r.segments.front();
@@ -88,35 +78,7 @@ const Segment* single(const MemoryRegion& r, uint64_t va, uint64_t length) {
 
 }  // namespace
 
-Fault check(const KeyTable& table, Key key, uint32_t pd, uint32_t qpn, uint64_t& va, uint64_t length, uint32_t needed,
-            const MemoryRegion*& out, WindowUse& use) {
-    ROCI_STAGE(keys);
-    if (length == 0) {
-        out = &kEmptyRegion;
-        return Fault::ok;
-    }
-    out = nullptr;
-    const MemoryRegion* r = table.in_slot(key);
-    if (r == nullptr) return Fault::bad_key;
-    if (r->is_window) {
-        if ((needed & kRemoteRights) == 0) return Fault::bad_key;
-        use.hold(*r);
-    }
-    if (r->invalidated.load(std::memory_order_seq_cst) || r->key != key) return Fault::bad_key;
-    if (r->pd != pd) return Fault::wrong_pd;
-    if (r->bound_qpn != 0 && r->bound_qpn != qpn) return Fault::wrong_pd;
-    if ((r->access & needed) != needed) return Fault::no_permission;
-    if (!inside(*r, va, length)) return Fault::out_of_range;
-    if (r->is_window) {
-        const Key parent = r->parent;
-        va = va - r->iova + r->start;
-        r = table.in_slot(parent);
-        if (r == nullptr || r->is_window || r->key != parent) return Fault::bad_key;
-        if (!inside(*r, va, length)) return Fault::out_of_range;
-    }
-    out = r;
-    return Fault::ok;
-}
+const MemoryRegion kEmptyRegion{};
 
 bool copy_out(const MemoryRegion& r, uint64_t va, std::byte* out, uint64_t length) {
     ROCI_STAGE(copy);

@@ -1,10 +1,10 @@
-// Access to slow memory, which is client memory that rocid could not map. A worker thread accesses it by its address in the
-// client's process, so that no lcore waits. Each pair of engine and worker shares a SlowLane, which has two rings. An engine puts
-// a request into `requests`. The worker of the client's user executes the request and puts it into `done`. The client can delay
-// an access for any time, so only the worker waits for it. The engine continues the QP when the request is done.
+// Access to slow memory, which is client memory that rocid could not map. A worker thread accesses this memory by the address in
+// the client's process, so that no lcore waits. Each pair of engine and worker shares a SlowLane, which has two rings. An engine
+// puts a request into `requests`. The worker of the client's user executes the request and puts it into `done`. The client can
+// delay an access without limit, so only the worker waits for the access. The engine continues the QP when the request is done.
 //
-// From submit() until release(), a request holds its regions by MemoryRegion::slow_pending: neither the regions nor the client's
-// RemoteProcess are freed.
+// From submit() until release(), a request counts in MemoryRegion::slow_pending of its regions. During this time neither the
+// regions nor the client's RemoteProcess are freed.
 #pragma once
 
 #include <array>
@@ -27,7 +27,7 @@ struct SlowPiece {
 
 struct SlowRequest {
     enum class Kind : uint8_t { read, write, fetch_add, compare_swap };
-    /// Enough for a packet that is scattered over 30 SGEs.
+    /// Enough for a packet that is scattered over 30 SGEs, the default limit of a device.
     static constexpr uint32_t kMostPieces = 48;
 
     Kind kind = Kind::read;
@@ -35,16 +35,16 @@ struct SlowRequest {
     uint16_t count = 0;
     uint64_t operand = 0;  ///< for an atomic: the value to add, or the value to store
     uint64_t compare = 0;
-    uint64_t original = 0;  ///< result of an atomic: the value before it; the request's pieces point to this field
+    uint64_t original = 0;  ///< result of an atomic: the value before the operation; the request's pieces point to this field
     std::array<SlowPiece, kMostPieces> pieces;
 };
 
 /// Handles the range [va, va + length) of `region`: adds the parts that are accessed by address to the request, and copies the
-/// mapped parts from or to `bytes` at once. Returns false if a part is unreachable or read-only, or if there are too many parts.
-/// An atomic operation has no mapped part.
+/// mapped parts from or to `bytes` at once. Returns false if a part is unreachable, if there are too many parts, if a write or an
+/// atomic has a read-only part, or if an atomic has a mapped part.
 bool add(SlowRequest& request, const MemoryRegion& region, uint64_t va, std::byte* bytes, uint32_t length);
 
-/// Executes the request. Called by the worker; the client can delay it for any time.
+/// Executes the request. Called by the worker. The client can delay the call without limit.
 void serve(SlowRequest& request);
 
 /// The rings between one engine and one worker.
@@ -53,11 +53,11 @@ struct SlowLane {
     SpscRing<SlowRequest*> requests{kSize};
     SpscRing<SlowRequest*> done{kSize};
     uint32_t worker = 0;     ///< number of the worker
-    uint32_t under_way = 0;  ///< requests not yet taken from `done`; used by the engine. At most kSize, so `done` is never full
+    uint32_t under_way = 0;  ///< requests not yet taken from `done`; used by the engine; at most kSize, so no ring is ever full
 };
 
-/// Executes the requests of one user in order. A user whose memory does not respond therefore delays no other user. Two atomics
-/// of one user on the same place are executed one after the other, whichever engines they arrive at.
+/// Executes the requests of one user, one at a time. Each user has its own worker, so a user whose memory does not respond delays
+/// no other user. Two atomics of one user on the same address are executed one after the other, whichever engines they arrive at.
 class SlowWorker {
 public:
     static constexpr uint32_t kMost = 64;
@@ -68,15 +68,15 @@ public:
     virtual ~SlowWorker() = default;
     SlowLane& lane(uint32_t engine) { return lanes_[engine]; }
     uint32_t lanes() const { return uint32_t(lanes_.size()); }
-    /// Notifies the worker that an engine has put a request into its lane.
+    /// Notifies the worker that an engine has put a request into a lane.
     virtual void submitted() = 0;
 
 private:
     std::vector<SlowLane> lanes_;
 };
 
-/// Passes the request to the worker of its pieces. Returns nullptr if the request has no pieces, if there is no worker, or if the
-/// lane is full.
+/// Passes the request to the worker of its pieces. Returns the lane, or nullptr if the request has no pieces, if there is no
+/// worker, or if the lane is full.
 SlowLane* submit(SlowRequest& request, uint32_t engine);
 /// Called when the request is done. Allows its regions to be freed.
 void release(SlowRequest& request);

@@ -3,12 +3,11 @@
 namespace roci::mem {
 namespace {
 
-constexpr uint32_t kRemoteRights = kRemoteWrite | kRemoteRead | kRemoteAtomic;
 /// Flags that a bind may have. Local rights have no effect on a window, but programs set them.
 constexpr uint32_t kBindRights = kRemoteRights | kLocalWrite | kZeroBased;
 
 /// Checks the rules of the two window types. A type 1 window uses the addresses of its region (o10-36.2.2), and a bind of length
-/// 0 closes it. A type 2 window must be invalidated before it is bound again (o10-37.2.30), and cannot be closed in another way
+/// 0 closes it. A type 2 window must be invalidated before it is bound again (o10-37.2.30), and a bind of length 0 is refused
 /// (o10-37.2.40).
 bool type_allows(const MemoryRegion& window, const BindRequest& b) {
     if (!window.type2) return (b.access & kZeroBased) == 0;
@@ -20,7 +19,7 @@ bool type_allows(const MemoryRegion& window, const BindRequest& b) {
 bool parent_allows(const KeyTable& table, const BindRequest& b) {
     const MemoryRegion* parent = table.find(b.parent);
     if (parent == nullptr || parent->is_window || parent->pd != b.pd || (parent->access & kMwBind) == 0) return false;
-    const uint64_t offset = b.iova - parent->iova;  // offset of the window's first byte, whether the window is zero-based or not
+    const uint64_t offset = b.iova - parent->iova;  // offset of the window's first byte in the parent
     if (offset > parent->length || b.length > parent->length - offset) return false;
     const bool writes = (b.access & (kRemoteWrite | kRemoteAtomic)) != 0;
     return !writes || (parent->access & kLocalWrite) != 0;
@@ -36,7 +35,7 @@ bool hold(KeyTable& table, Key key) {
     return false;
 }
 
-/// Serialises binds of one window by QPs of several engines.
+/// Admits one bind of a window at a time. QPs of several engines may bind the same window.
 class Turn {
 public:
     explicit Turn(MemoryRegion& window) : window_(window), mine_(!window.binding.exchange(true, std::memory_order_acquire)) {}

@@ -21,7 +21,7 @@ void Cache::settle(const Key& key, Entry& e, State state, Nanos due) {
     e.tries = 0;
 }
 
-/// Creates an entry. Returns nullptr if there is no room because all entries are being resolved.
+/// Creates an entry. If the cache is full, evicts another entry, or returns nullptr if requests wait for all entries.
 Cache::Entry* Cache::make(const Key& key, Nanos now) {
     if (entries_.size() >= config_.entries) {
         auto least = entries_.end();

@@ -1,10 +1,9 @@
-// The neighbour cache: MAC addresses of IP addresses on the link. The cache resolves addresses by solicitations and verifies old
-// entries. It does no I/O: it returns solicitations as data, and the caller either sends them as frames or queries the kernel's
-// neighbour table.
+// The neighbour cache stores the MAC addresses of IP addresses on the link. It resolves addresses by solicitations and verifies
+// old entries. The cache does no I/O: it returns solicitations as data, and the caller either sends them as frames or queries the
+// kernel's neighbour table.
 //
-// The number of entries and the number of tries are limited. Entries without an answer are evicted first, then the least recently
-// used entry. A received frame creates an entry only if it answers a solicitation, or if it is a solicitation for an address of
-// this port.
+// The number of entries and the number of tries are limited. Entries without a MAC address are evicted first, then the least
+// recently used entry. Lookups create entries. A received frame creates an entry only if heard() is called with `worth_an_entry`.
 #pragma once
 
 #include <compare>
@@ -28,8 +27,7 @@ struct Lookup {
     MacAddress mac;
 };
 
-/// A solicitation to be sent for the address `about`. If `mac` is zero, it is broadcast; otherwise it is sent to that MAC
-/// address.
+/// A solicitation for the address `about`, to be sent to `mac`, or by broadcast if `mac` is zero.
 struct Question {
     Key about;
     MacAddress mac;
@@ -46,7 +44,7 @@ public:
         size_t entries = 4096;
         uint32_t tries = 3;
         Nanos between_tries = 1'000'000'000;   ///< RETRANS_TIMER (RFC 4861 10)
-        Nanos fresh = 30'000'000'000;          ///< REACHABLE_TIME (RFC 4861 10); an older entry is still used, but verified
+        Nanos fresh = 30'000'000'000;          ///< REACHABLE_TIME (RFC 4861 10); an older entry is used and verified
         Nanos failure_counts = 1'000'000'000;  ///< time for which a failed address is not solicited again
     };
     Cache() : Cache(Config{}) {}
@@ -58,20 +56,21 @@ public:
         const auto it = configured_.find(key);
         return it == configured_.end() ? std::nullopt : std::optional(it->second);
     }
-    /// Returns the known MAC address, whatever its age. Starts no resolution.
+    /// Returns the known MAC address, whatever its age. Does not start a resolution.
     std::optional<MacAddress> recall(const Key& key) const {
         const auto it = entries_.find(key);
         const bool known = it != entries_.end() && (it->second.state == State::known || it->second.state == State::checking);
         return known ? std::optional(it->second.mac) : std::nullopt;
     }
-    /// Returns the known MAC address. Starts a resolution if the address is unknown or no longer fresh.
+    /// Returns the known MAC address. Starts a resolution if the address is unknown or no longer fresh. Returns Answer::failed if
+    /// the last resolution failed less than `failure_counts` ago, or if the cache is full.
     Lookup find(const Key& key, Nanos now);
-    /// Records the MAC address that a neighbour sent. `worth_an_entry`: creates a missing entry, because we will answer the
-    /// neighbour. `override_link`: replaces a different known MAC address.
+    /// Records the MAC address that a neighbour sent. With `worth_an_entry`, creates a missing entry. With `override_link`,
+    /// replaces a different known MAC address.
     void heard(const Key& key, const MacAddress& mac, Nanos now, bool worth_an_entry, bool override_link = true);
     /// Records the kernel's report that the neighbour does not exist.
     void gone(const Key& key, Nanos now);
-    /// No request waits for the resolution any more. The entry may be evicted.
+    /// Permits the eviction of an entry, because no request waits for its resolution any more.
     void abandon(const Key& key);
     void forget_port(uint32_t port);
 
@@ -108,7 +107,7 @@ private:
     std::map<Key, Entry> entries_;
     std::deque<Question> questions_;
     std::deque<Settled> settled_;
-    Nanos next_due_ = kNever;  ///< no entry is due before this time
+    Nanos next_due_ = kNever;  ///< no solicitation is repeated before this time
     uint64_t asked_ = 0;
 };
 

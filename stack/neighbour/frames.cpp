@@ -92,8 +92,8 @@ Message parse_icmp(const uint8_t* frame, uint32_t length, Message m) {
     return m;
 }
 
-/// Finds the option of type `type`. Sets `link` to zero if there is no such option. Returns false if the options are malformed;
-/// the message must then be dropped.
+/// Copies the MAC address in the option of type `type` to `link`. Does not change `link` if there is no such option. Returns
+/// false if the options are malformed or contain a group address; the message must then be dropped.
 bool find_link(const uint8_t* p, uint32_t length, uint8_t type, MacAddress& link) {
     while (length != 0) {
         const uint32_t size = length < 2 ? 0 : uint32_t(p[1]) * 8;
@@ -105,7 +105,7 @@ bool find_link(const uint8_t* p, uint32_t length, uint8_t type, MacAddress& link
     return !is_group(link);
 }
 
-/// Performs the checks of RFC 4861 7.1.1 and 7.1.2.
+/// Parses a solicitation or an advertisement with the checks of RFC 4861 7.1.1 and 7.1.2.
 Message parse_discovery(const uint8_t* ip, uint32_t length, Message m) {
     const uint8_t* nd = ip + kIpv6Length;
     if (length < kNdLength || nd[1] != 0 || ip[7] != kNdHopLimit) return {};

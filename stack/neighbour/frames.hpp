@@ -1,5 +1,5 @@
-// Frames other than RoCE that rocid handles on a port without a kernel interface. These are ARP (RFC 826), neighbour discovery
-// (RFC 4861) and echo requests (RFC 792, RFC 4443). They are parsed from a copy of the frame. Malformed frames are ignored.
+// Parses and builds the frames of ARP (RFC 826), neighbour discovery (RFC 4861) and echo (RFC 792, RFC 4443). rocid handles these
+// frames on a port with Resolver::own. Malformed frames are ignored.
 #pragma once
 
 #include <array>
@@ -14,8 +14,8 @@ inline constexpr uint32_t kMaxFrame = 4240;
 
 enum class Kind : uint8_t {
     nothing,
-    solicitation,   ///< asks for the MAC address of `target` (ARP request, neighbour solicitation)
-    advertisement,  ///< says that `target` has the MAC address `link` (ARP reply, neighbour advertisement)
+    solicitation,   ///< requests the MAC address of `target` (ARP request, neighbour solicitation)
+    advertisement,  ///< states that `target` has the MAC address `link` (ARP reply, neighbour advertisement)
     echo,           ///< an echo request from `sender` to `target`
 };
 
@@ -43,11 +43,12 @@ struct Ends {
     MacAddress mac;
     Gid address;
 };
-/// Builds a solicitation for `target`. If `to` is zero, it is broadcast or multicast; otherwise it is sent to that MAC address.
+/// Builds a solicitation for `target` to the MAC address `to`. If `to` is zero, the solicitation goes to the broadcast address
+/// (IPv4) or to the solicited-node group (IPv6).
 void make_solicitation(Frame& out, const Ends& own, const Gid& target, const MacAddress& to);
 /// Builds the answer to a solicitation, with our MAC address.
 void make_answer(Frame& out, const MacAddress& own, const Message& asked);
-/// Builds an unsolicited advertisement to all hosts on the link.
+/// Builds an unsolicited advertisement (IPv4: a gratuitous ARP request) to all hosts on the link.
 void make_announcement(Frame& out, const Ends& own);
 /// Builds the reply to an echo request. `frame` is the frame that was parsed into `asked`.
 void make_echo_reply(Frame& out, const MacAddress& own, const Message& asked, const uint8_t* frame);
@@ -55,7 +56,7 @@ void make_echo_reply(Frame& out, const MacAddress& own, const Message& asked, co
 /// Inserts a VLAN tag into a frame. `tag` holds priority and VLAN (802.1Q). Returns false if the frame has no room for the tag.
 bool insert_tag(Frame& frame, uint16_t tag);
 
-/// The MAC address of a multicast group (RFC 1112 6.4, RFC 2464 7).
+/// Returns the MAC address of a multicast group (RFC 1112 6.4, RFC 2464 7).
 MacAddress multicast_mac(const Gid& group);
 bool is_multicast(const Gid& gid);
 bool is_link_local(const Gid& gid);

@@ -15,6 +15,17 @@ void Asked::add(const Part& part) {
     parts_[count_++] = part;
 }
 
+void Asked::add_next(Psn psn, Psn next, Nanos now) {
+    if (count_ != 0) {
+        Part& last = parts_[count_ - 1];
+        if (last.hole.first + last.hole.length == psn && last.next == next && last.at == uint32_t(now) && !last.again) {
+            ++last.hole.length;
+            return;
+        }
+    }
+    add({psn, 1}, next, now);
+}
+
 bool Asked::covers(Psn psn) const {
     return std::any_of(parts_.begin(), parts_.begin() + count_, [psn](const Part& p) { return contains(p.hole, psn); });
 }
@@ -28,7 +39,7 @@ Hole Asked::uncovered(Hole hole) const {
         }
         const uint32_t known = std::min(hole.length, asked.length - psn_span(asked.first, hole.first));
         hole = {hole.first + known, hole.length - known};
-        i = 0;  // another part may go on there
+        i = 0;  // another part may contain the new first PSN
     }
     for (uint32_t i = 0; i < count_; ++i)
         if (contains(hole, parts_[i].hole.first)) hole.length = psn_span(hole.first, parts_[i].hole.first);
@@ -49,7 +60,7 @@ void Asked::advance(Psn acked) {
 
 bool Asked::answered(Psn psn, Nanos now, Nanos least) {
     const uint32_t before = count_;
-    uint32_t by = count_;  // the newest request that it can be the answer to
+    uint32_t by = count_;  // the newest request that the packet can answer
     for (uint32_t i = 0; i < count_; ++i)
         if (contains(parts_[i].hole, psn) && !parts_[i].again && uint32_t(now) - parts_[i].at >= least) by = i;
     const bool again = by != count_;

@@ -1,8 +1,9 @@
-// The missing responses that were requested again, in the order of these requests. A peer answers in the order of arrival or in
-// the order of PSNs. So a response shows that an earlier answer is lost only if it answers what was sent later; the PSN alone
-// does not show it.
+// The missing responses that were requested again, in the order of the repeated requests. A peer may answer repeated requests in
+// the order of their arrival or in the order of their PSNs. Therefore a response with a higher PSN does not show that an earlier
+// answer is lost. Only a response to a request that was sent later shows it.
 #pragma once
 
+#include <algorithm>
 #include <array>
 
 #include "qp/send_window.hpp"
@@ -23,18 +24,43 @@ public:
     bool full() const { return count_ == kMost; }
     uint32_t count() const { return count_; }
     void clear() { count_ = 0; }
-    /// The PSNs of `hole` were requested now; `next` is the PSN of the next new request. It must not be full().
+    /// Records that the PSNs of `hole` are requested again now. `next` is the PSN of the next new request. full() must be false.
     void add(const Hole& hole, Psn next, Nanos now) { add({hole, next, uint32_t(now), false}); }
-    /// Likewise, but some of these PSNs have arrived, or earlier answers to them may be on their way.
+    /// Like add(), but some of these PSNs may have arrived already, or earlier answers to them may still arrive.
     void add_again(const Hole& hole, Psn next, Nanos now) { add({hole, next, uint32_t(now), true}); }
     bool covers(Psn psn) const;
-    /// The first PSNs of `hole` that were not requested. Length 0: all were, and `first` is one past them.
+    /// Like add() for one PSN. It shares the entry of the PSN before it if both were sent without another packet between them.
+    void add_next(Psn psn, Psn next, Nanos now);
+    /// Returns the first part of `hole` that was not requested again. If all of it was, the result has length 0, and its `first`
+    /// is one past `hole`.
     Hole uncovered(Hole hole) const;
-    /// Everything before `acked` has arrived.
+    /// Removes the requests whose PSNs are all before `acked`.
     void advance(Psn acked);
-    /// A response or ACK with this PSN arrived. Forgets the requests whose answers it shows to be lost, and what it answers. An
-    /// answer takes at least `least`: what comes earlier was on its way before the request. True: one was forgotten.
+    /// Called when a response or ACK with this PSN arrives. Removes the requests that the packet answers, and the requests whose
+    /// answers it shows to be lost. A packet does not answer a request that was sent less than `least` ns ago. Returns true if
+    /// anything was removed.
     bool answered(Psn psn, Nanos now, Nanos least);
+
+    /// Called for a report about packets that were sent again. `arrived(psn)`: the receiver has the packet. `newest`: the newest
+    /// PSN that the receiver has. A packet is lost again if more than `places` packets that were sent later have arrived. Removes
+    /// the packets that arrived or are lost. A report says nothing about packets that were sent less than `least` ns ago. Returns
+    /// the time when the newest completely arrived part was sent, or 0.
+    template <class Arrived>
+    uint32_t reported(Arrived&& arrived, Psn newest, uint32_t places, Nanos now, Nanos least) {
+        uint32_t later = 0, sent_at = 0;
+        for (uint32_t i = count_; i-- != 0;) {
+            const Part p = parts_[i];
+            if (uint32_t(now) - p.at < least) continue;
+            uint32_t here = 0;
+            for (uint32_t k = 0; k < p.hole.length && !p.again; ++k) here += arrived(p.hole.first + k);
+            const int32_t newer = std::max((newest + 1).distance_from(p.next), 0);
+            const bool all = here == p.hole.length;
+            if (all || later + uint32_t(newer) > places) remove(i);
+            if (all && sent_at == 0) sent_at = p.at;
+            later += here;
+        }
+        return sent_at;
+    }
 
 private:
     struct Part {

@@ -42,8 +42,8 @@ const char* state_name(State state);
 /// Returns the name of one AttrMask bit as programs write it, such as "IBV_QP_AV".
 const char* attribute_name(uint32_t bit);
 
-/// Returns the attributes that are ignored. Programs that treat XRC like RC set attributes that an XRC initiator or target does
-/// not use. The kernel ignores the same attributes for all devices.
+/// Returns the attributes that are ignored for this type. Programs that treat XRC like RC set attributes that an XRC initiator or
+/// target does not use. The kernel ignores the same attributes for all devices.
 uint32_t ignored_attributes(Type type);
 
 /// Decides whether a QP of `type` in state `current` may execute the change with exactly these attributes. Only the QP's engine

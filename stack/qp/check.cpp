@@ -7,7 +7,8 @@
 namespace roci::qp {
 namespace {
 
-/// READs and atomics are answered in PSN order. A replayed part comes before the rest.
+/// Checks that the jobs are in the order of their last PSNs. A replayed part of a READ therefore precedes the remaining
+/// responses.
 const char* check_jobs(const Qp& qp) {
     const Responder& rs = qp.responder;
     if (rs.jobs.count > rs.jobs.size) return "more READs are being answered than there is room for";
@@ -68,7 +69,7 @@ const char* check(const Qp& qp) {
 }
 
 const char* check_kept(const Context& ctx, const Qp& qp) {
-    constexpr Nanos kTimers = 10'000'000;  // the patience before it, and the granularity of the timer
+    constexpr Nanos kTimers = 10'000'000;  // more than the longest Patience::wait() plus the granularity of the timer
     if (qp.reorder == nullptr) return nullptr;
     const auto wrong = [&](const Backlog& b, bool keeps, bool waits) -> const char* {
         if (b.count > ctx.reorder->most_per_qp()) return "a QP keeps more frames than its share of the pool";

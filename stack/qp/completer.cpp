@@ -13,8 +13,8 @@ using abi::WcStatus;
 
 bool has_own_response(const SendRecord& r) { return needs_response(r.kind); }
 
-/// Activates the requester if it has work and waits for room in the window or for credits. Without work it gets no turn, because
-/// each ACK would then cost one more visit of the QP.
+/// Activates the requester if it has work, because it may have waited for the window or for credits, or if SQ_DRAINED may be due.
+/// A requester without work gets no turn, because otherwise each ACK would cost an additional turn of the QP.
 void go_on(Context& ctx, Qp& qp) {
     if (qp.has_work || qp.sqd_pending) activate(ctx, qp);
 }
@@ -28,7 +28,7 @@ void adapt(Context& ctx, Qp& qp, uint32_t packets, uint32_t sample) {
                {ctx.now, packets, before, sample, times.smoothed(), times.shortest()});
 }
 
-/// Called when PSNs after `before` were acknowledged. Resets the retries, restarts the timer and continues sending.
+/// Called when PSNs from `before` on were acknowledged. Resets the retries, restarts the timer and continues sending.
 void progressed(Context& ctx, Qp& qp, Psn before) {
     Requester& rq = qp.requester;
     const uint32_t sample = observe_repair(ctx, qp);
@@ -57,8 +57,8 @@ void retire_local(Context& ctx, Qp& qp) {
 
 namespace {
 
-/// Moves the cursor past acknowledged packets. An acknowledgement of the first transmission may arrive after a roll-back; these
-/// packets need not be sent again.
+/// Moves the cursor past acknowledged packets. After a roll-back, packets may be acknowledged before they are sent again. They
+/// are then not sent again.
 void skip_acknowledged(Requester& rq, bool overtaken) {
     if (overtaken || rq.queue.behind()) rq.queue.rewind(rq.window.acked());
 }
@@ -107,9 +107,9 @@ Acked acknowledge(Context& ctx, Qp& qp, Psn end) {
     return result;
 }
 
-/// Restarts the timers after a response other than the expected one: the peer is alive and still processes earlier requests, so a
-/// repeated request waits at the peer. A slow peer may need many timeouts for a large READ that lost a packet, but the timers
-/// must only detect a silent peer.
+/// Restarts the timers after a response other than the expected one. The response shows that the peer still processes earlier
+/// requests, so a repeated request waits at the peer. Without the restart, a slow peer might exceed the retries while it answers
+/// a large READ, but the timers must only detect a silent peer.
 void still_answered(Context& ctx, Qp& qp) {
     if (qp.requester.deadlines.pending(Deadline::ack)) restart_ack_timer(ctx, qp);
 }
@@ -120,8 +120,8 @@ void implied_nak(Context& ctx, Qp& qp) {
     count(ctx, qp, &EventCounters::implied_naks);
     note(ctx, qp, Happening::response_missing, qp.requester.window.acked());
     Requester& rq = qp.requester;
-    // Without kept responses every later one indicates the same loss: go back once, then wait for the expected PSN (or for the
-    // timer). With them, what is lost behind the first gap, or once more, is a part of the same retry.
+    // If the QP keeps no responses, every later response indicates the same loss. The QP then goes back once and waits for the
+    // expected PSN or the timer. If the QP keeps responses, further losses before the next progress belong to the same retry.
     const bool pending = std::exchange(rq.implied_nak_pending, true);
     if (pending && !(qp.keeps_responses && ctx.selective_repeat)) return still_answered(ctx, qp);
     if (!pending && !take_retry(ctx, qp, rq.retries_left, WcStatus::retry_exc_err)) return;
@@ -161,7 +161,7 @@ void receive_ack(Context& ctx, Qp& qp, const wire::Packet& p) {
 constexpr WcStatus kNakStatus[] = {WcStatus::success, WcStatus::rem_inv_req_err, WcStatus::rem_access_err, WcStatus::rem_op_err,
                                    WcStatus::rem_inv_rd_req_err};
 
-void receive_nak(Context& ctx, Qp& qp, const wire::Packet& p) {
+void receive_nak(Context& ctx, Qp& qp, const wire::Packet& p, bool kept) {
     Requester& rq = qp.requester;
     const uint8_t code = aeth_value(p.syndrome);
     if (code >= std::size(kNakStatus)) {
@@ -173,14 +173,16 @@ void receive_nak(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (result == Acked::failed) return;
     if (rq.window.acked() != before) progressed(ctx, qp, before);
     if (code == uint8_t(NakCode::psn_sequence)) {
-        count(ctx, qp, &EventCounters::seq_nak_received);
-        note(ctx, qp, Happening::seq_nak_received, p.psn);
-        // A response before it is missing: it takes effect when that has arrived.
+        if (!kept) {
+            count(ctx, qp, &EventCounters::seq_nak_received);
+            note(ctx, qp, Happening::seq_nak_received, p.psn);
+        }
+        // If a response before the NAK is missing, the NAK takes effect when that response has arrived.
         if (result == Acked::response_missing) {
             response_missing(ctx, qp, p);
             return later_request_lost(ctx, qp, p.psn);
         }
-        if (!rq.window.awaits_answer()) return;  // a duplicate: the requester has already gone back
+        if (!rq.window.awaits_answer()) return;  // the NAK is repeated; the requester has already gone back
         return request_lost(ctx, qp);
     }
     if (result == Acked::response_missing) return implied_nak(ctx, qp);
@@ -204,16 +206,16 @@ void receive_rnr_nak(Context& ctx, Qp& qp, const wire::Packet& p) {
     update_timer(ctx, qp);
 }
 
-/// Acknowledges all packets before the response's PSN and returns the oldest record. Returns nullptr if the packet was processed
-/// before or is not an expected response.
-SendRecord* awaited_record(Context& ctx, Qp& qp, const wire::Packet& p) {
+/// Acknowledges all packets before the response's PSN. Returns the oldest record if the response belongs to it, or nullptr if the
+/// response is not expected or the QP has failed.
+[[gnu::always_inline]] inline SendRecord* awaited_record(Context& ctx, Qp& qp, const wire::Packet& p) {
     Requester& rq = qp.requester;
     const Psn before = rq.window.acked();
     const Acked result = acknowledge(ctx, qp, p.psn);
     if (result == Acked::failed) return nullptr;
     if (rq.window.acked() != before) progressed(ctx, qp, before);
     // The response is the expected one if acked() equals its PSN. Otherwise an earlier response is missing (implied NAK), or this
-    // response does not belong to a READ.
+    // response does not belong to a READ or atomic.
     if (rq.window.acked() != p.psn) {
         result == Acked::response_missing ? response_missing(ctx, qp, p) : count(ctx, qp, &EventCounters::duplicates);
         return nullptr;
@@ -228,15 +230,15 @@ SgeList sges_of(const Context& ctx, const Qp& qp, const SendRecord& r) {
     return {ctx, qp.spec.pd, {reinterpret_cast<const abi::Sge*>(&w + 1), w.num_sge}};
 }
 
-/// Handles a response that needs slow memory. While it waits, the peer is not silent, so the timer restarts. If there was no room
-/// to keep it, the timer expires and the response is requested again.
+/// Handles a response that needs slow memory. If the response waits, the timer restarts, because the peer is not silent. If the
+/// response could not be kept, the timer expires and the QP requests the response again.
 void response_waits(Context& ctx, Qp& qp, Placing placing) {
     if (placing == Placing::refused) return fail_send(ctx, qp, WcStatus::loc_prot_err);
     if (placing == Placing::waits) restart_ack_timer(ctx, qp);
 }
 
 void receive_read_response(Context& ctx, Qp& qp, const wire::Packet& p) {
-    // A response to a request before the roll-back is as valid as the response to the repeated request.
+    // After a roll-back, a response to the first request is as valid as a response to the repeated request.
     SendRecord* r = awaited_record(ctx, qp, p);
     if (r == nullptr) return;
     if (r->kind == WorkKind::atomic) {
@@ -246,10 +248,10 @@ void receive_read_response(Context& ctx, Qp& qp, const wire::Packet& p) {
     const uint32_t position = psn_span(r->first_psn, p.psn);
     const uint64_t offset = uint64_t(position) << qp.mtu_shift;
     const bool final = position + 1 == r->packets;
-    const uint64_t asked_for = r->kind == WorkKind::read ? r->length : 0;  // an ATOMIC WRITE is answered by an empty response
+    const uint64_t asked_for = r->kind == WorkKind::read ? r->length : 0;  // the response to an ATOMIC WRITE is empty
     const uint32_t expected = uint32_t(std::min<uint64_t>(qp.mtu, asked_for - offset));
     const bool ends = p.info->has(wire::kLast | wire::kOnly);
-    // Wrong order of opcodes (IBA 9.7.5.1.6).
+    // An opcode out of order fails the QP (IBA 9.7.5.1.6).
     if (final ? !ends : ends && !r->partly) return fail_send(ctx, qp, WcStatus::bad_resp_err);
     if (p.payload_length != expected) return fail_send(ctx, qp, WcStatus::loc_len_err);
     const SgeList sges = sges_of(ctx, qp, *r);
@@ -276,7 +278,7 @@ void receive_atomic_response(Context& ctx, Qp& qp, const wire::Packet& p) {
 
 namespace {
 
-/// Handles a response while others wait for slow memory or for a missing packet.
+/// Handles a response while other responses wait for slow memory or for a missing packet.
 void receive_among_others(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (qp.waits_responses) return keep_behind(ctx, qp, SlowRole::response, p);
     execute_response(ctx, qp, p);
@@ -295,19 +297,18 @@ void finish_response(Context& ctx, Qp& qp, const wire::Packet& p, bool good) {
     if (qp.state != State::rts && qp.state != State::sqd) return;
     if (!good) return fail_send(ctx, qp, WcStatus::loc_prot_err);
     const SendRecord* r = qp.requester.queue.oldest();
-    assert(r != nullptr);  // not null, because the record awaits the response
+    assert(r != nullptr);  // the record stays in the queue until its response is executed
     responded(ctx, qp, p.psn, psn_span(r->first_psn, p.psn) + 1 == r->packets);
 }
 
-void execute_response(Context& ctx, Qp& qp, const wire::Packet& p) {
+void execute_response(Context& ctx, Qp& qp, const wire::Packet& p, bool kept) {
     ROCI_STAGE(completer);
     Requester& rq = qp.requester;
     if (qp.state != State::rts && qp.state != State::sqd) {
         count(ctx, qp, &EventCounters::dropped);
         return;
     }
-    // A response may only carry a PSN that was sent and is not acknowledged (C9-157). All other responses, including NAKs, are
-    // ignored.
+    // A response may only carry a PSN that was sent and is not acknowledged (C9-157). Any other response or NAK is not executed.
     if (!rq.window.may_answer(p.psn)) {
         count(ctx, qp, &EventCounters::duplicates);
         if (qp.reorder != nullptr) note_repeated(ctx, qp.reorder->responses, p.psn);
@@ -324,7 +325,7 @@ void execute_response(Context& ctx, Qp& qp, const wire::Packet& p) {
         case AethKind::ack:
             return receive_ack(ctx, qp, p);
         case AethKind::nak:
-            return receive_nak(ctx, qp, p);
+            return receive_nak(ctx, qp, p, kept);
         case AethKind::rnr_nak:
             return receive_rnr_nak(ctx, qp, p);
         case AethKind::reserved:

@@ -9,28 +9,28 @@ namespace {
 
 using abi::WcStatus;
 
-/// Time after which a store of the client has certainly arrived, ns. A store leaves its core within microseconds.
+/// Time after which a store of the client is certainly visible to the engine, ns. A store leaves its core within microseconds.
 constexpr Nanos kLateReceives = 1'000'000;
 
-/// Values of the completion's service level field. Ethernet has no service level. As NICs do, rocid reports the kind of header in
-/// the 40 bytes before a datagram in this field. UCX reads it.
+/// Values of the completion's service level field. Ethernet has no service level. As NICs do, rocid reports in this field whether
+/// the 40 bytes before a datagram contain an IPv4 or IPv6 header. UCX reads the field.
 constexpr uint8_t kSlIpv6 = 1, kSlIpv4 = 2;
 
-/// Sends an event. The completions are written out before, so that the reader of the event finds them.
+/// Sends an event. First writes out the completions, so that the reader of the event finds them.
 void send_event(Context& ctx, const io::Event& e) {
     ctx.completions.write_out();
     if (!ctx.late_events.empty() || !ctx.events->push(e)) ctx.late_events.push_back(e);
 }
 
-/// Adds an entry to a CQ. Returns true if this entry overran the CQ. The CQ is then permanently in error, and so is every QP that
-/// completes into it (IBA 11.6.3.2).
-bool overruns(Context& ctx, rings::Cq& cq, abi::Cqe& e, bool solicited) {
+/// Adds an entry to a CQ. Returns true if the entry was discarded, because it overran the CQ or because an earlier entry did: a
+/// CQ remains in error after an overrun (IBA 11.6.3.2).
+bool discarded(Context& ctx, rings::Cq& cq, abi::Cqe& e, bool solicited) {
     e.timestamp = ctx.now;
     const bool was_dead = cq.dead.load(std::memory_order_relaxed);
     if (rings::push(cq, ctx.engine, e, ctx.completions) == rings::PushResult::overrun) {
         if (!was_dead)
             send_event(ctx, {io::Event::Kind::async, cq.session, uint32_t(abi::AsyncEvent::cq_err), cq.handle, cq.generation});
-        return !was_dead;
+        return true;
     }
     rings::CqLane& lane = cq.lanes[ctx.engine];
     lane.solicited = lane.solicited || solicited || e.status != WcStatus::success;
@@ -49,16 +49,17 @@ void wake_sleeper(Context& ctx, rings::Cq& cq) {
 void push(Context& ctx, Qp& qp, rings::Cq* cq, abi::Cqe& e, bool solicited) {
     if (cq == nullptr) return;
     e.qpn = qp.spec.qpn.value;
-    if (!overruns(ctx, *cq, e, solicited)) return;
+    // Every QP that loses a completion is in error, not only the one whose entry overran the CQ.
+    if (!discarded(ctx, *cq, e, solicited) || qp.state == State::err) return;
     note(ctx, qp, Happening::overrun, {}, 0, abi::Reason::cq_overrun);
     raise(ctx, qp, abi::AsyncEvent::qp_fatal);
     enter_error(ctx, qp);
 }
 
-/// Limit of work requests per queue and call that are flushed. Other QPs wait meanwhile.
+/// Limit of flushed work requests per queue and call, because other QPs wait meanwhile.
 constexpr uint32_t kFlushed = 64;
 
-/// Flushes posted work requests and drops the state of outstanding requests.
+/// Flushes posted work requests up to the limit. Afterwards no request is outstanding.
 void flush_send(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
     for (uint32_t n = 0; n < kFlushed; ++n) {
@@ -176,7 +177,7 @@ void complete_tag(Context& ctx, const Srq& srq, Qp* qp, abi::Cqe& e, bool solici
     e.queue = abi::kCqeTag;
     e.srq_handle = srq.spec.handle;
     if (qp != nullptr) return push(ctx, *qp, srq.spec.cq, e, solicited);
-    if (srq.spec.cq != nullptr) overruns(ctx, *srq.spec.cq, e, solicited);
+    if (srq.spec.cq != nullptr) discarded(ctx, *srq.spec.cq, e, solicited);
 }
 
 void raise(Context& ctx, Qp& qp, abi::AsyncEvent event) {
@@ -219,7 +220,7 @@ void enter_error(Context& ctx, Qp& qp) {
     if (qp.spec.srq != nullptr) raise(ctx, qp, abi::AsyncEvent::qp_last_wqe_reached);
     // From now on the client rings the doorbell for every receive that it posts, so that the receive can be flushed. A receive
     // that the client is posting at this moment may come without a doorbell (abi/client_rings.hpp). A timer therefore checks the
-    // queue once more after that store has certainly arrived.
+    // queue again when the client's store is certainly visible.
     if (qp.spec.rq.depth != 0) {
         std::atomic_ref(qp.spec.rq.shared->ring).store(1, std::memory_order_seq_cst);
         ctx.wheel.arm(qp.timer, ctx.now + kLateReceives);

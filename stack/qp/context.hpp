@@ -1,6 +1,7 @@
 // The parts of an engine that the roles of a QP use: the time, the tables, the outboxes, the run queues.
 #pragma once
 
+#include <array>
 #include <deque>
 #include <map>
 #include <memory>
@@ -19,41 +20,64 @@
 
 namespace roci::qp {
 
+/// What a message does at the responder.
+enum class Executed : uint8_t { send, write, read, atomic, count_ };
+
+/// Counts of a port that change with each message. Only the engine reads them; it publishes them in DeviceCounters
+/// (Engine::Impl::publish).
+struct alignas(64) PortTally {
+    uint64_t rx_frames = 0, rx_octets = 0;
+    uint64_t tx_messages = 0;
+    uint64_t tx_octets = 0;  ///< bytes of all frames built, including those that wait in the outbox
+    std::array<uint64_t, size_t(Executed::count_)> executed{};  ///< messages of requesters, by kind
+};
+
 struct Context {
+    static constexpr size_t kMaxPorts = 32;
     Nanos now = 0;
     uint32_t engine = 0;
     cc::Limits congestion;
     uint32_t ack_every = 32;
     bool selective_repeat = true;
+    bool loss_reports = false;
     qp::Shared* shared = nullptr;
     io::EventRing* events = nullptr;
-    std::vector<Outbox> outbox;            ///< by port; frames to be sent
-    std::vector<DeviceCounters*> devices;  ///< by port; this engine's counters of the device
+    std::vector<Outbox> outbox;                ///< by port; frames to be sent
+    std::vector<DeviceCounters*> devices;      ///< by port; this engine's counters of the device
+    std::array<PortTally, kMaxPorts> tallies;  ///< by port
     TimerWheel wheel;
     rings::Completions completions;        ///< completions of this poll that are not written out yet
     std::vector<rings::Cq*> dirty;         ///< CQs that got entries in this poll
     std::vector<rings::Cq*> unsettled;     ///< CQs that got entries since the last settle_sleepers()
     std::vector<rings::Sleeper> sleepers;  ///< threads to be woken after this poll
-    std::deque<io::Event> late_events;     ///< events for which the event ring had no room
+    std::deque<io::Event> late_events;     ///< events for which the event ring was full
     RunQueue<&Qp::asking> requesters;      ///< QPs whose requester has work
     RunQueue<&Qp::answering> responders;   ///< QPs whose responder has responses to send
     std::unique_ptr<SlowMemory> slow;
     std::unique_ptr<ReorderPool> reorder;  ///< nullptr: the engine keeps no frames that arrive out of order
-    std::map<uint32_t, Slab> records;      ///< by block size; hold work requests that are fetched and not completed
+    std::map<uint32_t, Slab> records;      ///< by block size; memory of the work requests that are fetched and not completed
 
     Outbox& out(const Qp& qp) { return outbox[qp.spec.port]; }
     DeviceCounters& device(const Qp& qp) { return *devices[qp.spec.port]; }
+    PortTally& tally(const Qp& qp) { return tallies[qp.spec.port]; }
 };
 
-/// Counts an event that each message has, for the QP and its device.
-inline void count_message(Context& ctx, Qp& qp, uint64_t EventCounters::*counter) {
-    bump(qp.counters.events.*counter);
-    bump(ctx.device(qp).*counter);
+/// Completes a frame that is no packet of a QP's turn. The engine counts the bytes of a turn at its end.
+inline void commit_alone(Context& ctx, uint32_t port, uint8_t* start, uint32_t bytes, uint8_t checksum_offset, uint32_t sender) {
+    ctx.outbox[port].commit(start, bytes, checksum_offset, sender);
+    bump(ctx.tallies[port].tx_octets, bytes);
+}
+
+/// Counts a message that the responder has executed, for the QP and its port.
+inline void count_executed(Context& ctx, Qp& qp, Executed kind) {
+    bump(qp.counters.events.rx_messages);
+    bump(ctx.tally(qp).executed[size_t(kind)]);
 }
 /// Counts an unusual event, for the QP and its device. Not inline, because the many calls would lengthen the code of the hot
 /// path.
 [[gnu::cold, gnu::noinline]] inline void count(Context& ctx, Qp& qp, uint64_t EventCounters::*counter) {
-    count_message(ctx, qp, counter);
+    bump(qp.counters.events.*counter);
+    bump(ctx.device(qp).*counter);
 }
 [[gnu::cold, gnu::noinline]] inline void count(Context& ctx, Qp& qp, RequestFault fault) {
     count(ctx, qp, &EventCounters::requests_refused);
@@ -73,10 +97,10 @@ inline void deactivate(Context& ctx, Qp& qp) {
     ctx.responders.remove(qp);
 }
 
-/// Sets the QP's only timer to the earliest of its deadlines. If a deadline moves to a later time, the timer is left alone; it
-/// fires early and is armed again.
+/// Sets the QP's timer to the earliest of its deadlines. If a deadline moves to a later time, the timer is not changed; it fires
+/// early and is armed again.
 inline void update_timer(Context& ctx, Qp& qp) {
-    if (qp.state == State::err) return;  // the error state uses the timer itself (enter_error)
+    if (qp.state == State::err) return;  // in ERR, the timer serves the flush of late receives (enter_error)
     const Nanos due = qp.requester.deadlines.earliest();
     if (due == kNever || (qp.timer.armed() && qp.timer.deadline <= due)) return;
     ctx.wheel.arm(qp.timer, due);
@@ -89,11 +113,12 @@ public:
     /// Copies `length` bytes from position `offset` of the list. Returns false if a key, right or range is wrong (local
     /// protection error).
     bool gather(uint64_t offset, uint8_t* out, uint32_t length) const;
-    /// Returns the bytes in place. The result is empty if they are not contiguous, or if gather() would refuse them.
+    /// Returns the address of the bytes. The result is empty if the bytes are not within one SGE and one single-segment region,
+    /// or if gather() would refuse them.
     mem::InPlace in_place(uint64_t offset, uint32_t length) const;
     bool scatter(uint64_t offset, const uint8_t* in, uint32_t length) const;
-    /// Adds the bytes of [offset, offset + length) to a request for slow memory. Returns false if gather() would refuse them, or
-    /// if the request has no room.
+    /// Adds the bytes of [offset, offset + length) to a request for slow memory (mem::add). Returns false if a key, right or
+    /// range is wrong, or if the request would get too many pieces.
     bool describe(uint64_t offset, uint32_t length, uint32_t needed, std::byte* bytes, mem::SlowRequest& request) const;
 
 private:

@@ -1,5 +1,5 @@
-// Counters of QPs and devices: one table makes the storage, the names in `roci status` and `roci stat`, the files of the sysfs
-// view, and docs/counters.md. Only the engine writes counters. Any thread may read them with relaxed loads.
+// Counters of QPs and devices. The tables below define the storage, the names in `roci status` and `roci stat`, the files of the
+// sysfs view, and docs/counters.md. Only the engine writes its counters. Any thread may read them with relaxed loads.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@ namespace roci::qp {
 
 // Each row: name; unit; file below ports/1 of the sysfs view, or "" if there is none; meaning.
 
-/// Counters of QPs only. They are in the first cache line of the counters, because every packet changes them.
+/// Counters of QPs only. They are stored first, because every packet changes some of them.
 #define ROCI_PACKET_COUNTERS(X)                                             \
     X(tx_packets, "packets", "", "packets sent, including retransmissions") \
     X(tx_bytes, "bytes", "", "bytes of the frames sent")                    \

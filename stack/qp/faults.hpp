@@ -1,5 +1,4 @@
-// The reasons for which the responder refuses a request, one row per fault. The rows define counters and the reasons that users
-// see.
+// The reasons for which the responder refuses a request, one row per fault. Each row defines a counter of the device.
 #pragma once
 
 #include <cstddef>

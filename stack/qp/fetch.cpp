@@ -1,5 +1,5 @@
 // Fetches WQEs from the client's ring. Each WQE is copied once, then the copy is validated. A faulty WQE completes with an error
-// when its turn comes.
+// after all WQEs before it.
 #include <cstring>
 
 #include "qp/roles.hpp"
@@ -48,7 +48,7 @@ uint32_t packets_for(const Qp& qp, WorkKind kind, uint64_t length) {
     return uint32_t((length + qp.mtu - 1) >> qp.mtu_shift);
 }
 
-/// Number of slots to prefetch ahead, because the client has written them on another core.
+/// Distance of the prefetched slot, in slots. The slots are in another core's cache, because the client has written them.
 constexpr uint32_t kAhead = 4;
 constexpr uint32_t kLine = 64;
 
@@ -103,7 +103,7 @@ bool ClientQueue::fetch(Qp& qp, uint32_t most) {
     if (qp.spec.sq.stride > kLine)
         __builtin_prefetch(qp.spec.sq.slot(rq.queue.fetched()) + kLine);  // in parallel with the first line
     const uint32_t before = rq.queue.fetched();
-    // Fetches at most the depth of the queue, whatever the client has marked as posted.
+    // Never holds more WQEs than the queue has slots, whatever the client has marked as posted.
     while (most-- != 0 && rq.queue.length() < depth && qp.spec.sq.posted(rq.queue.fetched())) {
         // Outstanding PSNs must not exceed half of the PSN space (IBA 9.7.2: 2^23).
         if (psn_span(rq.window.acked(), rq.window.allocated()) > (1u << 22) && rq.queue.fetched() != rq.queue.tail()) break;

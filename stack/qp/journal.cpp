@@ -39,7 +39,7 @@ constexpr Reason kFaultReasons[] = {Reason::none,           Reason::invalid_succ
                                     Reason::misaligned,     Reason::memory_gone,        Reason::wrong_qkey};
 static_assert(std::size(kFaultReasons) == size_t(RequestFault::count_));
 
-/// Returns the reason of the first SGE that cannot be used.
+/// Returns the reason why the first inaccessible SGE is refused, or memory_gone if all SGEs are accessible.
 Reason sge_reason(Context& ctx, Qp& qp, uint32_t pd, std::span<const abi::Sge> sges, uint32_t needed) {
     for (const abi::Sge& s : sges)
         if (const Reason r = note_access(ctx, qp, Key{s.lkey}, pd, s.addr, s.length, needed, false); r != Reason::none) return r;

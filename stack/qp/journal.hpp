@@ -1,5 +1,5 @@
-// The last unusual events of a QP, in order. A QP without such events has no journal. The QP's engine writes it, on rare events
-// only. The conductor reads it for `roci why` (host/sessions/why.cpp).
+// The last unusual events of a QP, in order. A QP without such events has no journal. The QP's engine writes the journal. The
+// conductor gets a copy for `roci why` (host/sessions/why.cpp).
 #pragma once
 
 #include <array>
@@ -37,14 +37,15 @@ inline constexpr const char* kHappeningTexts[] = {
 
 struct JournalEntry {
     Nanos first = 0, last = 0;
-    uint32_t times = 0;  ///< number of equal events in succession
+    uint32_t times = 0;  ///< number of consecutive equal events
     Psn psn;             ///< PSN of the last of these events
     Happening what{};
     uint8_t code = 0;
     abi::Reason reason{};
 };
 
-/// A refused access to memory, and the region that the key refers to. If there is no such region, `size` is 0.
+/// A refused access to memory, and the region that the key refers to (`region_pd`, `allowed`, `start`, `size`). If there is no
+/// such region, these fields are 0.
 struct RefusedAccess {
     mem::Fault fault{};
     uint32_t key = 0, pd = 0, region_pd = 0;
@@ -59,9 +60,10 @@ struct Journal {
     RefusedAccess access;  ///< the last refused access
 
     uint32_t count() const { return written < kEntries ? written : kEntries; }
-    /// Returns an entry. Entry 0 is the oldest one that is still stored.
+    /// Returns entry `i`. Entry 0 is the oldest entry that is still stored.
     const JournalEntry& at(uint32_t i) const { return entries[(written - count() + i) % kEntries]; }
-    /// Adds an event. Equal events in succession share one entry.
+    /// Adds an event. Consecutive events with the same kind, code and reason share an entry. Consecutive timeouts share an entry
+    /// even if their codes differ.
     void add(Nanos now, Happening what, uint8_t code, Psn psn, abi::Reason reason);
 };
 

@@ -1,5 +1,5 @@
-// Creation, state transitions and snapshots. qp/attributes.hpp has decided that the transition is legal. This file applies each
-// attribute and each state to the transport.
+// Creation, state transitions and snapshots. check_step (qp/attributes.hpp) has decided that a transition is legal. This file
+// applies the attributes and the new state to the QP.
 #include <bit>
 #include <cerrno>
 #include <new>
@@ -16,8 +16,8 @@ void set_mtu_bytes(Qp& qp, uint32_t bytes) {
     qp.mtu_shift = uint8_t(std::countr_zero(bytes));
 }
 void set_sq_psn(Qp& qp, const Change& c) { qp.requester.window.start(Psn(c.attr.sq_psn)); }
-/// Sets the rights of remote requests. Memory for the results of atomics, which replays need, is allocated only if atomics are
-/// permitted.
+/// Sets the rights of remote requests. Allocates memory for the results of atomics only if atomics are permitted. Replays need
+/// these results.
 void set_access(Qp& qp, uint32_t access) {
     qp.access = access;
     AtomicResults& results = qp.responder.atomics;
@@ -30,7 +30,7 @@ void set_dest_reads(Qp& qp, const Change& c) {
     set_access(qp, qp.access);
 }
 
-/// Applies one attribute to the engine's state. Attributes without a row concern only the conductor.
+/// A function that applies one attribute to the QP. Attributes without a row concern only the conductor.
 struct Setter {
     uint32_t bit;
     void (*apply)(Qp&, const Change&);
@@ -52,7 +52,7 @@ constexpr Setter kSetters[] = {
     {kAttrDestQpn, [](Qp& q, const Change& c) { q.dest = Qpn{c.attr.dest_qp_num}; }},
 };
 
-/// Restores the state after creation. The client also restarts its rings at index 0.
+/// Restores the protocol state that the QP had after its creation. The client also restarts its rings at index 0.
 void reset(Context& ctx, Qp& qp) {
     ctx.wheel.cancel(qp.timer);
     deactivate(ctx, qp);
@@ -61,6 +61,7 @@ void reset(Context& ctx, Qp& qp) {
     drop_slow(ctx, qp);
     qp.requester.queue.reset();
     qp.requester = {.queue = qp.requester.queue};
+    qp.repair_time = {};
     auto sges = std::move(qp.responder.recv.sges);
     qp.responder = Responder{};
     qp.responder.recv.sges = std::move(sges);
@@ -143,8 +144,8 @@ const rings::RqView& queue_of(const Srq& srq) { return srq.rq; }
 
 namespace {
 
-/// Returns true if no request that was posted in SQE is left, because none of them may be sent after the return to RTS. Otherwise
-/// the QP's next turns flush the rest.
+/// Flushes the requests that were posted in SQE, because none of them may be sent after the return to RTS. Returns false if
+/// requests remain; the QP's next turns flush them.
 bool flushed(Context& ctx, Qp& qp) {
     flush_queues(ctx, qp);
     if (qp.requester.queue.empty() && !posted(qp)) return true;
@@ -179,6 +180,7 @@ void snapshot(const Qp& qp, Snapshot& out) {
     out.unacked_psn = qp.requester.window.acked();
     out.expected_psn = qp.responder.sequence.expected();
     out.repeat = qp.requester.repair.mode;
+    out.reports = qp.reorder != nullptr && qp.reorder->reports.peer == LossReports::Peer::reports;
     out.probes = qp.requester.probes;
     out.round_trip = qp.requester.round_trip.smoothed();
     out.policy = qp.requester.congestion.policy;

@@ -36,6 +36,7 @@ Limit limit_of(const Context& ctx, const Qp& qp) {
     if (loses(rq)) return Limit::loss;
     if (waits_for_memory(qp)) return Limit::memory;
     if (cc::not_before(rq.congestion) > ctx.now) return Limit::congestion;
+    if (has_requests(ctx, qp) && ctx.requesters.parked(qp)) return Limit::rate;
     if (has_requests(ctx, qp)) return ctx.outbox[qp.spec.port].waiting() != 0 ? Limit::port : Limit::lcore;
     if (rq.queue.current() != nullptr) return limit_of_next(ctx, qp, *rq.queue.current());
     return rq.queue.empty() ? Limit::program : Limit::peer;

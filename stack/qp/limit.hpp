@@ -1,5 +1,5 @@
 // Determines what limits a QP's flow at this moment, and how the program posts its requests. Both are computed on request (`roci
-// status`, `roci top`, `roci why`) from the requester's normal state. Nothing is recorded for them while the QP works.
+// status`, `roci top`, `roci why`) from the requester's normal state, so the transport records nothing for them in advance.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +20,7 @@ struct Qp;
     X(reads, "max_rd_atomic READs and atomics are outstanding, or a fence waits for them")    \
     X(memory, "memory that is reached by address has not answered")                           \
     X(peer, "everything that is posted is sent: the answer of the peer is awaited")           \
+    X(rate, "the user's limit bytes_per_second or packets_per_second is reached")             \
     X(port, "the port takes no more frames")                                                  \
     X(lcore, "the QP may send and waits for its turn: the engine has more to do")
 
@@ -38,17 +39,17 @@ inline constexpr LimitText kLimits[] = {
 #undef X
 };
 
-/// Returns the current limit. Called between rounds of the QP's engine. The result is one sample; callers describe a flow by the
+/// Returns the current limit. Called between rounds of the QP's engine. The result is one sample; a flow is best described by the
 /// most frequent result of several samples.
 Limit limit_of(const Context& ctx, const Qp& qp);
 
-/// Statistics of the last send requests that a program posted, read from its ring. The client can change the ring at any time, so
-/// the values are only displayed.
+/// Statistics of the last send requests that the engine has fetched, read from the client's ring. The client can change the ring
+/// at any time, so the values are only displayed.
 struct Habits {
     static constexpr uint32_t kMost = 16;
     uint8_t looked = 0;     ///< number of requests that were examined
-    uint8_t signaled = 0;   ///< how many of them produce a completion
-    uint8_t unaligned = 0;  ///< how many of them have a long buffer that does not begin at a cache line
+    uint8_t signaled = 0;   ///< number of these requests that produce a completion
+    uint8_t unaligned = 0;  ///< number of these requests whose first buffer is long and does not begin at a cache line
 };
 Habits habits_of(const Qp& qp);
 

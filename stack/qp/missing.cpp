@@ -1,12 +1,13 @@
-// Which responses are to be requested again. All holes that are old enough are requested in one round trip. A hole that was
-// requested is requested again only if its answer is shown to be lost (asked.hpp), or if the peer is silent.
+// Determines which responses are to be requested again. All holes that are old enough are requested within one round trip. A hole
+// is requested a second time only if a packet shows that the answer is lost (asked.hpp), or if the peer is silent.
 #include "qp/reorder.hpp"
 #include "qp/roles.hpp"
 
 namespace roci::qp {
 namespace {
 
-/// One past the newest PSN that the peer has answered, as far as is known: it answers in order (IBA 9.7.5.1.2).
+/// Returns one past the newest PSN that the peer is known to have answered. The peer answers in order (IBA 9.7.5.1.2), so it has
+/// answered all earlier PSNs too.
 Psn answered_end(const Qp& qp) {
     const Reorder& r = *qp.reorder;
     Psn end = r.responses.count != 0 ? r.responses.end : qp.requester.window.acked();
@@ -15,29 +16,42 @@ Psn answered_end(const Qp& qp) {
     return by_ack.distance_from(end) > 0 ? by_ack : end;
 }
 
-/// The first PSNs at or behind `from` without a response.
+/// Returns the first PSNs at or behind `from` that the peer has answered but whose responses have not arrived. If there are none,
+/// the length is 0.
 Hole missing_response(const Context& ctx, const Qp& qp, Psn from) {
     const Backlog& b = qp.reorder->responses;
     const Hole hole = hole_from(b, ctx.reorder->window(), from);
+    qp.reorder->missing.examined += psn_span(from, hole.first + hole.length);
     if (hole.length != 0) return hole;
     const Psn behind = b.count != 0 && b.end.distance_from(from) > 0 ? b.end : from;
     const int32_t rest = answered_end(qp).distance_from(behind);
     return {behind, rest > 0 ? uint32_t(rest) : 0};
 }
 
-/// Number of packets that arrived although they were sent after the hole's responses.
+/// Returns about how many packets have overtaken the missing responses before `end`: the PSNs from `end` to the newest kept
+/// response, plus one for a kept ACK.
 uint32_t overtakers(const Reorder& r, Psn end) {
     const int32_t behind = r.responses.count != 0 ? r.responses.end.distance_from(end) : 0;
     return uint32_t(std::max(behind, 0)) + uint32_t(r.has_ack);
 }
 
-/// Moves the frontier behind all holes that are not merely late. True: some of them are responses.
+/// Returns true if responses in [from, end) are missing and were not requested again. PSNs from next() on do not count, because
+/// the requester sends them again anyway after it went back.
+bool any_unasked(const Context& ctx, const Qp& qp, Psn from, Psn end) {
+    const Psn next = qp.requester.window.next();
+    if (next.distance_from(end) < 0) end = next;
+    return unasked_responses(ctx, qp, from, end).length != 0;
+}
+
+/// Moves the frontier behind all holes that count as lost. Returns true if responses among them are to be requested again.
 bool advance_frontier(Context& ctx, Qp& qp) {
     Missing& m = qp.reorder->missing;
     const Patience& patience = qp.reorder->responses.patience;
     bool found = false;
     for (;;) {
-        const Hole h = missing_response(ctx, qp, m.frontier);
+        // Between the frontier and the hole everything has arrived.
+        const Psn from = m.hole.distance_from(m.frontier) > 0 ? m.hole : m.frontier;
+        const Hole h = missing_response(ctx, qp, from);
         if (h.first != m.hole || !m.waits) {
             m.hole = h.first;
             m.since = ctx.now;
@@ -46,16 +60,19 @@ bool advance_frontier(Context& ctx, Qp& qp) {
         m.waits = h.length != 0 && !patience.exhausted(overtakers(*qp.reorder, end), ctx.now - m.since);
         if (h.length == 0 || m.waits) return found;
         m.frontier = end;
-        found = found || unasked_responses(ctx, qp, h.first, end).length != 0;
+        found = found || any_unasked(ctx, qp, h.first, end);
     }
 }
 
-/// Holes that are to be requested, but are not under way.
+/// Returns true if responses before the frontier are missing and were not requested again, or if the request that a kept NAK
+/// names is to be sent again.
 bool any_unasked(const Context& ctx, const Qp& qp) {
-    return unasked_responses(ctx, qp, qp.requester.window.acked(), qp.reorder->missing.frontier).length != 0;
+    const Missing& m = qp.reorder->missing;
+    return m.request || any_unasked(ctx, qp, qp.requester.window.acked(), m.frontier);
 }
 
-/// A response sent before the peer got our request again takes less time than that.
+/// Returns the least time from a repeated request to its answer. A response that arrives earlier was sent before the peer
+/// received the repeated request.
 Nanos shortest_answer(const Qp& qp) { return qp.requester.round_trip.shortest() / 4 * 3; }
 
 }  // namespace
@@ -86,22 +103,26 @@ bool look_for_missing(Context& ctx, Qp& qp) {
     m.request = m.request && m.named.distance_from(acked) > 0;
     if (m.frontier.distance_from(acked) < 0) m.frontier = acked;
     const bool found = advance_frontier(ctx, qp);
-    // There was no room in the list of what was asked for.
+    // Responses remain to be requested if the list of repeated requests was full.
     return found || (!qp.requester.window.repair_due() && !m.asked.full() && any_unasked(ctx, qp));
 }
 
 void missing_go_back(const Context& ctx, Qp& qp) {
     forget_missing(qp);
     const SendWindow& window = qp.requester.window;
-    if (!ctx.selective_repeat || !window.awaits_answer()) return;
-    qp.reorder->missing.asked.add_again({window.acked(), window.in_flight()}, window.highest_sent(), ctx.now);
-    qp.reorder->missing.frontier = window.next();
+    // After an earlier roll-back, a part of what was sent may not have been sent again yet. It is sent again, too.
+    if (!ctx.selective_repeat || window.unanswered() == 0) return;
+    qp.reorder->missing.asked.add_again({window.acked(), window.unanswered()}, window.highest_sent(), ctx.now);
+    qp.reorder->missing.frontier = window.highest_sent();
 }
 
-void ask_for_all_missing(Qp& qp) {
+void ask_for_all_missing(const Context& ctx, Qp& qp) {
     Missing& m = qp.reorder->missing;
     m.request = m.request || (m.asked.covers(m.named) && m.named.distance_from(qp.requester.window.acked()) > 0);
     m.asked.clear();
+    const SendWindow& window = qp.requester.window;
+    if (window.repeats())  // they are still to be sent
+        m.asked.add_again({window.next(), psn_span(window.next(), window.highest_sent())}, window.highest_sent(), ctx.now);
     m.frontier = answered_end(qp);
     m.waits = false;
     qp.reorder->responses.again = m.frontier;
@@ -117,21 +138,23 @@ uint32_t missing_span(const Qp& qp) {
 Hole unasked_responses(const Context& ctx, const Qp& qp, Psn from, Psn end) {
     const Asked& asked = qp.reorder->missing.asked;
     SendRecord* r = qp.requester.queue.oldest();
+    Hole hole{from, 0};
     for (;;) {
-        Hole h = missing_response(ctx, qp, from);
-        const int32_t left = end.distance_from(h.first);
-        if (h.length == 0 || left <= 0) return {h.first, 0};
-        r = record_at(r, h.first);
-        if (r == nullptr) return {h.first, 0};
-        const uint32_t of_record = r->packets - psn_span(r->first_psn, h.first);
-        if (!needs_response(r->kind)) {  // it was executed, because a later request was answered
-            from = h.first + of_record;
-            continue;
+        if (hole.length == 0) hole = missing_response(ctx, qp, hole.first);
+        const int32_t left = end.distance_from(hole.first);
+        if (hole.length == 0 || left <= 0) return {hole.first, 0};
+        r = record_at(r, hole.first);
+        if (r == nullptr) return {hole.first, 0};
+        const uint32_t of_record = r->packets - psn_span(r->first_psn, hole.first);
+        Hole part{hole.first, std::min({hole.length, of_record, uint32_t(left)})};
+        if (needs_response(r->kind)) {
+            part = asked.uncovered(part);
+            if (part.length != 0) return part;
+        } else {  // the request was executed, because a later request was answered
+            part.first = part.first + part.length;
         }
-        h.length = std::min({h.length, of_record, uint32_t(left)});
-        h = asked.uncovered(h);
-        if (h.length != 0) return h;
-        from = h.first;
+        hole.length -= psn_span(hole.first, part.first);
+        hole.first = part.first;
     }
 }
 

@@ -1,12 +1,13 @@
 // Frames to be sent by one port. The outbox allocates frames in bulk and passes built frames to the port in bursts. Frames that
-// the port does not accept remain here. acquire() then returns nullptr, which throttles the transport.
+// the port does not accept remain in the outbox. If a whole burst remains, acquire() returns nullptr, so the transport sends no
+// more.
 #pragma once
 
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <utility>
 
+#include "base/bump.hpp"
 #include "base/stage.hpp"
 #include "io/port.hpp"
 #include "wire/packet.hpp"
@@ -22,7 +23,7 @@ public:
     Outbox(io::Port* port, uint32_t burst)
         : port_(port), best_(port->best_burst()), burst_(std::clamp<uint32_t>(std::max(burst, best_), 1, kMax)) {}
 
-    /// Returns the next empty frame, which the caller fills in and passes to commit(). Returns nullptr if the port is full or its
+    /// Returns the next empty frame. The caller fills the frame in and calls commit(). Returns nullptr if the port is full or its
     /// pool is empty.
     io::TxFrame* acquire() {
         if (ready_ == burst_ && (flush(), ready_ == burst_)) return nullptr;
@@ -30,8 +31,8 @@ public:
         return ready_ < have_ ? &frames_[ready_] : nullptr;
     }
     /// Returns the address where the frame must start so that its payload, after `headers` bytes, begins at a cache line. This
-    /// halves the time of copying a full packet and computing its ICRC. If the buffer has no room for it, returns the start of
-    /// the buffer.
+    /// alignment halves the time of copying a full packet and computing its ICRC. If the buffer is too small for the alignment,
+    /// returns the start of the buffer.
     static uint8_t* place(const io::TxFrame& frame, uint32_t headers) {
         if (frame.capacity < wire::kMaxFrame + kLine - 1) return frame.data;
         return frame.data + (-(reinterpret_cast<uintptr_t>(frame.data) + headers) & (kLine - 1));
@@ -52,16 +53,20 @@ public:
         const unsigned sent = port_->tx_burst(frames_.data(), ready_);
         ready_ -= sent;
         have_ -= sent;
-        sent_ += sent;
-        for (unsigned i = 0; i < sent; ++i) octets_ += frames_[i].length;
+        bump(sent_, sent);
         close_gap(sent);
         return sent;
     }
-    /// Number of frames, and of their bytes, that the port accepted since the last call.
-    uint64_t take_sent() { return std::exchange(sent_, 0); }
-    uint64_t take_octets() { return std::exchange(octets_, 0); }
+    /// Number of frames that the port has accepted.
+    uint64_t sent() const { return sent_; }
     uint32_t waiting() const { return ready_; }
-    /// Number of frames per turn that the port prefers (io::Port::best_burst()).
+    /// Bytes of the frames that wait.
+    uint64_t waiting_octets() const {
+        uint64_t octets = 0;
+        for (uint32_t i = 0; i < ready_; ++i) octets += frames_[i].length;
+        return octets;
+    }
+    /// Returns the number of frames per turn that the port prefers (io::Port::best_burst()).
     uint32_t best_burst() const { return best_; }
     /// Returns all frames to the port, at shutdown.
     void drop_all() {
@@ -74,8 +79,8 @@ private:
         ROCI_STAGE(transmit);
         have_ += port_->tx_alloc(&frames_[have_], burst_ - have_);
     }
-    /// Closes the gap that the first `gap` frames leave after they were sent. Built frames keep their order. Empty frames have no
-    /// order, so the last ones fill the gap.
+    /// Closes the gap that the first `gap` frames leave after they were sent. Built frames keep their order. If all frames are
+    /// empty, only the last ones move into the gap, because empty frames have no order.
     void close_gap(unsigned gap) {
         const auto first = frames_.begin(), end = first + have_ + gap;
         if (ready_ == 0)
@@ -86,7 +91,7 @@ private:
 
     io::Port* port_ = nullptr;
     uint32_t best_ = 1, burst_ = 0;
-    uint64_t sent_ = 0, octets_ = 0;
+    uint64_t sent_ = 0;
     uint32_t ready_ = 0;  ///< frames_[0, ready_) are built
     uint32_t have_ = 0;   ///< frames_[ready_, have_) are empty
     std::array<io::TxFrame, kMax> frames_;

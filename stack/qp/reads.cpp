@@ -42,8 +42,7 @@ void execute_read(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (!remote_memory(ctx, qp, p, p.rkey, p.va, p.dma_length, mem::kRemoteRead, grant))
         return fault(ctx, qp, RequestFault::access);
     rs.sequence.end_message();
-    count_message(ctx, qp, &EventCounters::rx_messages);
-    bump(ctx.device(qp).read_requests);
+    count_executed(ctx, qp, Executed::read);
     const ResponderJob job = read_job(ctx, qp, p);
     rs.sequence.executed(response_packets(qp, job));
     queue_job(ctx, qp, job);
@@ -51,8 +50,8 @@ void execute_read(Context& ctx, Qp& qp, const wire::Packet& p) {
 
 namespace {
 
-/// Executes an atomic on 8 bytes. If they are aligned in the mapping, uses an atomic instruction. Otherwise copies the bytes; the
-/// operation is then atomic only towards other operations of rocid.
+/// Executes an atomic on 8 bytes. If the bytes are aligned in the mapping, uses an atomic instruction. Otherwise copies the
+/// bytes; the operation is then atomic only with respect to other atomics that copy.
 bool exchange(const mem::MemoryRegion& region, uint64_t va, const wire::Packet& p, uint64_t& original) {
     const bool swap = wire::operation_of(p.opcode) == wire::Operation::cmp_swap;
     std::byte* direct = mem::direct(region, va, 8);
@@ -66,7 +65,7 @@ bool exchange(const mem::MemoryRegion& region, uint64_t va, const wire::Packet& 
         word.compare_exchange_strong(original, p.swap_add);
         return true;
     }
-    // Two engines may serve requests for the same address; the lock serialises them. An engine that holds the lock only copies a
+    // Two engines may execute atomics on the same address, so a lock serialises them. An engine that holds the lock only copies a
     // few bytes.
     static std::mutex misaligned;
     const std::lock_guard guard(misaligned);
@@ -104,8 +103,7 @@ void finish_atomic(Context& ctx, Qp& qp, const wire::Packet& p, uint64_t origina
     Responder& rs = qp.responder;
     rs.sequence.end_message();
     rs.sequence.executed();
-    count_message(ctx, qp, &EventCounters::rx_messages);
-    bump(ctx.device(qp).atomic_requests);
+    count_executed(ctx, qp, Executed::atomic);
     rs.atomics.slots[rs.atomics.next] = {original, p.psn, rs.sequence.msn()};
     rs.atomics.next = (rs.atomics.next + 1) % rs.atomics.size;
     queue_job(ctx, qp, atomic_job(p.psn, original, rs.sequence.msn()));
@@ -150,8 +148,7 @@ void finish_atomic_write(Context& ctx, Qp& qp, const wire::Packet& p) {
     ReceiveSequence& sequence = qp.responder.sequence;
     sequence.end_message();
     sequence.executed();
-    count_message(ctx, qp, &EventCounters::rx_messages);
-    bump(ctx.device(qp).atomic_requests);
+    count_executed(ctx, qp, Executed::atomic);
     queue_job(ctx, qp, atomic_write_job(qp, p.psn));
 }
 
@@ -175,8 +172,7 @@ void duplicate_atomic(Context& ctx, Qp& qp, const wire::Packet& p) {
     }
 }
 
-/// The first copy of the request was executed. A second execution would overwrite data that was written there since, so only the
-/// response is repeated.
+/// Repeats only the response. The request was executed already, and a second execution would overwrite newer data.
 void duplicate_atomic_write(Context& ctx, Qp& qp, const wire::Packet& p) { answer_again(ctx, qp, atomic_write_job(qp, p.psn)); }
 
 }  // namespace

@@ -6,7 +6,8 @@
 namespace roci::qp {
 namespace {
 
-/// Returns the SRQ of the packet's receive WQE. An XRC packet names its SRQ, which must belong to the QP's domain (IBA A14.2.4).
+/// Returns the SRQ of the packet's receive WQE, or nullptr if there is none. An XRC packet names its SRQ. This SRQ must belong to
+/// the QP's XRC domain (IBA A14.2.4) and engine.
 Srq* srq_of(const Context& ctx, const Qp& qp, const wire::Packet* p) {
     if (qp.spec.type != Type::xrc_recv) return qp.spec.srq;
     Srq* srq = p != nullptr ? ctx.shared->srqs.find(p->xrc_srqn) : nullptr;

@@ -13,13 +13,13 @@ class ReceiveSequence {
 public:
     Psn expected() const { return expected_; }
     Msn msn() const { return msn_; }
-    /// True if a NAK was reported and the expected PSN has not arrived since. Later packets are then silently dropped (IBA
+    /// Returns true if a NAK was scheduled and the expected PSN has not arrived since. Later packets then cause no other NAK (IBA
     /// 9.7.4.1.2).
     bool missing() const { return missing_; }
     bool ack_due() const { return ack_due_; }
     bool nak_due() const { return nak_due_; }
     bool reply_due() const { return ack_due_ || nak_due_; }
-    /// True if a NAK was reported that ends the QP. No further request is executed.
+    /// Returns true if a NAK that ends the QP was scheduled. No further request is executed.
     bool refused() const { return fatal_; }
     uint8_t nak_syndrome() const { return nak_; }
 
@@ -36,14 +36,14 @@ public:
     void executed(uint32_t psns = 1) { expected_ = expected_ + psns; }
     void end_message() { ++msn_; }
     void owe_ack() { ack_due_ = true; }
-    /// Schedules a NAK for the expected PSN. `fatal`: the NAK ends the QP.
+    /// Schedules a NAK for the expected PSN. If `fatal`, the NAK ends the QP.
     void owe_nak(uint8_t syndrome, bool fatal) {
         nak_ = syndrome;
         nak_due_ = missing_ = true;
         fatal_ = fatal;
     }
-    /// Schedules a NAK for an accepted request that cannot be answered at `psn`. Sets the expected PSN back to `psn`, so that the
-    /// NAK carries it.
+    /// Schedules a NAK for a READ whose response at `psn` cannot be sent. Sets the expected PSN back to `psn`, because a NAK
+    /// carries the expected PSN.
     void take_back(Psn psn, uint8_t syndrome) {
         expected_ = psn;
         owe_nak(syndrome, true);
@@ -57,10 +57,10 @@ public:
         acknowledged_ = expected_;
         return fatal_;
     }
-    /// Cancels all pending responses; the QP sends no further ones.
+    /// Cancels the pending ACK or NAK.
     void fall_silent() { ack_due_ = nak_due_ = fatal_ = false; }
 
-    /// Describes a violated invariant, or returns nullptr.
+    /// Returns a description of a violated invariant, or nullptr.
     const char* check() const;
 
 private:

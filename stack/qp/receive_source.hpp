@@ -1,6 +1,6 @@
 // Selects the buffers for the messages of a QP. A QP of a tag matching SRQ uses the buffers that match the messages' tags. All
 // other QPs use the receives of their queue or SRQ in order. Responder, completion and slow memory call the functions at the end
-// of this file, so no other code distinguishes the two kinds.
+// of this file, so they do not distinguish the two kinds.
 #pragma once
 
 #include "qp/roles.hpp"
@@ -43,20 +43,21 @@ inline decltype(auto) with_receives(const Qp& qp, Use&& use) {
 inline TakeRecv take_message(Context& ctx, Qp& qp, const wire::Packet& p) {
     return with_receives(qp, [&](auto receives) { return receives.take(ctx, qp, p); });
 }
-/// Corrects the position of a packet's payload. Returns false if there is no payload to store (a rendezvous request).
+/// Corrects the position of a packet's payload in the buffers. Returns false if the payload is not to be stored (rendezvous
+/// request).
 inline bool locate(const Qp& qp, const wire::Packet& p, Part& part) {
     return with_receives(qp, [&](auto receives) { return receives.locate(qp, p, part); });
 }
-/// Completes a rendezvous request whose headers were written to slow memory; `good` is false if the write failed. Returns false
-/// if the packet is no such request.
+/// Completes a rendezvous request whose headers were to be written to slow memory. `good` is false if the write failed. Returns
+/// false if the packet is no such request.
 inline bool finish_handed(Context& ctx, Qp& qp, const wire::Packet& p, bool good) {
     return with_receives(qp, [&](auto receives) { return receives.finish_handed(ctx, qp, p, good); });
 }
-/// Adds the fields of this kind of receives to a completion.
+/// Adds the fields of tag matching to a completion.
 inline void describe(const Qp& qp, abi::Cqe& e) {
     with_receives(qp, [&](auto receives) { receives.describe(qp, e); });
 }
-/// Records that a message begins or ends to wait for slow memory.
+/// Records that a message begins to wait for slow memory, or no longer waits.
 inline void message_waits(Qp& qp, bool begins) {
     with_receives(qp, [&](auto receives) { receives.waits(qp, begins); });
 }

@@ -1,5 +1,5 @@
-// The reorder buffer. It reports only the first gap, either by one sequence NAK (IBA 9.7.4.1.2) or by requesting a READ's
-// responses again. When the gap is closed, all packets up to the next gap are executed and acknowledged by one ACK.
+// The reorder buffer. In requests, it reports only the first gap, by one sequence NAK (IBA 9.7.4.1.2). Missing responses are
+// requested again (missing.cpp). When the first gap is closed, all packets up to the next gap are executed.
 #include "qp/reorder.hpp"
 
 #include <algorithm>
@@ -24,7 +24,7 @@ void release_places(Context& ctx, Backlog& b) {
     if (b.places != nullptr) ctx.reorder->give_back(std::exchange(b.places, nullptr));
 }
 
-/// Frees all kept frames. The peer sends them again, or has ended.
+/// Frees all kept frames. If the peer still runs, it sends the packets again.
 void drop_backlog(Context& ctx, Backlog& b) {
     ctx.reorder->count(&ReorderCounters::freed, b.count);
     while (b.count != 0) ctx.reorder->give_back(take_out(ctx, b, b.first));
@@ -40,10 +40,12 @@ void drop_responses(Context& ctx, Qp& qp) {
 
 void drop_requests(Context& ctx, Qp& qp) {
     drop_backlog(ctx, qp.reorder->requests);
-    qp.keeps_requests = false;
+    qp.keeps_requests = qp.reorder->reports.due = qp.reorder->reports.waits = false;
+    qp.reorder->reports.frontier = qp.reorder->requests.base;
 }
 
-/// Called when `base` has advanced. Frees frames before it, for example those with PSNs of a READ's responses.
+/// Sets `base` to `to` and frees the frames before it. For example, a READ request advances `base` by the number of its
+/// responses.
 void advance(Context& ctx, Backlog& b, Psn to) {
     const uint32_t steps = psn_span(b.base, to);
     b.base = to;
@@ -53,13 +55,13 @@ void advance(Context& ctx, Backlog& b, Psn to) {
     }
 }
 
-/// Starts the time limit for the gap at `base`. The gap was detected just now, or the gap before it was closed.
+/// Starts the time limit for the gap at `base`. Called when a gap is detected, or when the gap before it was closed.
 void open_gap(Context& ctx, Backlog& b) {
     b.asked = false;
     b.opened = ctx.now;
 }
 
-/// Keeps the packet if possible. Returns false if it is neither kept now nor was kept before.
+/// Keeps the packet if possible. Returns true if this packet or an earlier copy of it is kept.
 bool keep(Context& ctx, Backlog& b, const wire::Packet& p) {
     ReorderPool& pool = *ctx.reorder;
     if (psn_span(b.base, p.psn) >= pool.window()) {
@@ -89,12 +91,6 @@ bool keep(Context& ctx, Backlog& b, const wire::Packet& p) {
     return true;
 }
 
-/// Returns the reorder state of the QP. Returns nullptr if memory is exhausted or the engine keeps no frames.
-Reorder* reorder_of(Context& ctx, Qp& qp) {
-    if (qp.reorder == nullptr && ctx.reorder != nullptr) qp.reorder = ctx.reorder->make(&qp);
-    return qp.reorder;
-}
-
 Nanos due(const Backlog& b, bool open) {
     if (!open) return kNever;
     return b.asked ? b.opened + kStalled : b.opened + b.patience.wait();
@@ -105,16 +101,18 @@ Nanos responses_due(const Reorder& r, bool open) {
     return r.missing.waits ? r.missing.since + r.responses.patience.wait() : r.responses.opened + kStalled;
 }
 
-/// Arms the timer for the earliest deadline. If the deadline moves to a later time, the timer is left alone, as with the QP's own
-/// timer.
+/// Arms the timer for the earliest deadline. If the deadline moves to a later time, the timer is not changed, as in
+/// update_timer().
 void arm(Context& ctx, Qp& qp) {
     Reorder& r = *qp.reorder;
-    const Nanos next = std::min(due(r.requests, qp.keeps_requests), responses_due(r, qp.keeps_responses));
+    const bool reports = qp.keeps_requests && r.reports.wanted && r.reports.waits;
+    const Nanos report = reports ? r.reports.since + r.requests.patience.wait() : kNever;
+    const Nanos next = std::min({due(r.requests, qp.keeps_requests), responses_due(r, qp.keeps_responses), report});
     if (next == kNever || (r.timer.armed() && r.timer.deadline <= next)) return;
     ctx.wheel.arm(r.timer, next);
 }
 
-/// Called when a packet that was reported as missing has arrived.
+/// Called when the first gap was closed. If the gap had been reported, records how late the missing packet was.
 void closed(Context& ctx, Backlog& b) {
     if (b.asked && b.base.distance_from(b.again) >= 0) b.patience.arrived(b.base, b.count, ctx.now - b.opened);
 }
@@ -126,7 +124,7 @@ bool not_ready(const ReceiveSequence& s) { return s.missing() && aeth_kind(s.nak
 /// Returns true if the executed request makes all later packets invalid, because the QP ends or the requester starts again.
 bool refused(const ReceiveSequence& s) { return s.refused() || not_ready(s); }
 
-/// Reports the gap if its time limit has expired.
+/// Reports the gap if one of its limits is exceeded (Patience).
 void judge_requests(Context& ctx, Qp& qp) {
     Backlog& b = qp.reorder->requests;
     if (!qp.waits_requests && !b.asked && b.patience.exhausted(b.count, ctx.now - b.opened)) {
@@ -138,7 +136,7 @@ void judge_requests(Context& ctx, Qp& qp) {
 
 // ---- responses ------------------------------------------------------------------------------------------------------
 
-/// Returns the first PSN that only a response can acknowledge.
+/// Returns the first unacknowledged PSN that only a READ or atomic response can acknowledge.
 Psn awaited_response(const Requester& rq) {
     const SendRecord* r = rq.queue.oldest();
     while (r != nullptr && !needs_response(r->kind)) r = r->next;
@@ -169,17 +167,22 @@ bool execute_next_response(Context& ctx, Qp& qp) {
         ctx.reorder->give_back(k);
         return true;
     }
-    // A NAK acknowledges what is before its PSN.
+    // A NAK acknowledges only the PSNs before its own.
     const uint32_t own = aeth_kind(r.ack.syndrome) == AethKind::ack ? 1 : 0;
     if (!r.has_ack || (r.ack.psn + own).distance_from(rq.window.acked()) > int32_t(free)) return false;
     r.has_ack = false;
     if (r.ack.psn.distance_from(rq.window.acked()) < 0) return false;
     const wire::Packet ack = r.ack;
-    execute_response(ctx, qp, ack);
+    execute_response(ctx, qp, ack, true);
     return true;
 }
 
 }  // namespace
+
+Reorder* reorder_of(Context& ctx, Qp& qp) {
+    if (qp.reorder == nullptr && ctx.reorder != nullptr) qp.reorder = ctx.reorder->make(&qp);
+    return qp.reorder;
+}
 
 bool keep_request(Context& ctx, Qp& qp, const wire::Packet& p) {
     const ReceiveSequence& rs = qp.responder.sequence;
@@ -190,12 +193,14 @@ bool keep_request(Context& ctx, Qp& qp, const wire::Packet& p) {
         b.base = b.again = rs.expected();
         open_gap(ctx, b);
         b.asked = rs.missing();
+        begin_reports(qp);
     }
     if (!keep(ctx, b, p)) {
         b.asked = true;
         return false;
     }
     qp.keeps_requests = true;
+    look_for_news(ctx, qp, p.psn);
     judge_requests(ctx, qp);
     return true;
 }
@@ -203,6 +208,9 @@ bool keep_request(Context& ctx, Qp& qp, const wire::Packet& p) {
 void hand_over_requests(Context& ctx, Qp& qp) {
     const ReceiveSequence& rs = qp.responder.sequence;
     if (rs.expected() == qp.reorder->requests.base && !refused(rs)) return;
+    const Psn was = qp.reorder->requests.base;
+    // What was reported as lost may be late.
+    qp.reorder->requests.asked |= qp.reorder->reports.frontier.distance_from(was) > 0;
     closed(ctx, qp.reorder->requests);
     while (qp.reorder != nullptr) {
         Backlog& b = qp.reorder->requests;
@@ -219,6 +227,7 @@ void hand_over_requests(Context& ctx, Qp& qp) {
     Backlog& b = qp.reorder->requests;
     if (b.count == 0) return drop_requests(ctx, qp);
     open_gap(ctx, b);
+    look_for_news(ctx, qp, was);
     judge_requests(ctx, qp);
 }
 
@@ -269,11 +278,12 @@ void note_repeated(Context& ctx, Backlog& b, Psn psn) {
 }
 
 void look_at_kept(Context& ctx, Qp& qp) {
-    // A packet that waits for slow memory is not missing, so the time limit does not run.
-    if (qp.waits_requests) qp.reorder->requests.opened = ctx.now;
+    // A packet that waits for slow memory is not missing, so the time limits start again.
+    if (qp.waits_requests) qp.reorder->requests.opened = qp.reorder->reports.since = ctx.now;
     if (qp.waits_responses) qp.reorder->responses.opened = qp.reorder->missing.since = ctx.now;
     const auto stalled = [&](const Backlog& b) { return ctx.now - b.opened >= kStalled; };
     const bool given_up = qp.reorder->requests.asked && stalled(qp.reorder->requests);
+    if (qp.keeps_requests && !given_up) look_for_news(ctx, qp, qp.reorder->requests.end);
     if (qp.keeps_requests) given_up ? drop_requests(ctx, qp) : judge_requests(ctx, qp);
     if (qp.keeps_responses) stalled(qp.reorder->responses) ? drop_responses(ctx, qp) : judge_responses(ctx, qp);
     if (qp.reorder != nullptr) arm(ctx, qp);

@@ -63,7 +63,7 @@ Reorder* ReorderPool::make(void* owner) {
 
 void Patience::arrived(Psn psn, uint32_t places, Nanos lateness) {
     Suspect& s = suspects_[next_];
-    // A whole window of packets may be sent between a frame and its second copy, so only a sample of the suspects is stored.
+    // A whole window of packets may arrive between a frame and its second copy, so only some of the suspects are stored.
     if (s.valid && psn_span(s.psn, psn) < kSettled) return;
     next_ = uint8_t((next_ + 1) % suspects_.size());
     if (s.valid && ++calm_ == kCalm) {
@@ -89,10 +89,7 @@ bool Patience::repeated(Psn psn) {
 Hole hole_from(const Backlog& b, uint32_t window, Psn from) {
     Hole hole{from, 0};
     if (b.count == 0) return hole;
-    const auto here = [&](Psn psn) {
-        const KeptFrame* k = b.places[psn.value() & (window - 1)];
-        return k != nullptr && k->packet.psn == psn;
-    };
+    const auto here = [&](Psn psn) { return keeps(b, window, psn); };
     const uint32_t span = psn_span(from, b.end);
     if (span > window) return hole;  // `from` is behind the last kept frame
     uint32_t at = 0;

@@ -1,6 +1,6 @@
-// The pool of frames that arrived too early. The frames are copied: if they stayed in the port's buffers, a port without free
-// buffers could not receive the missing frame. There is one pool per engine. A QP may use a fraction of the free pool, so that no
-// peer can exhaust the pool for others.
+// The pool of frames that arrived too early. The frames are copied, because a port whose buffers are all kept could not receive
+// the missing frame. There is one pool per engine. A QP may use a fraction of the free pool, so that no peer can exhaust the pool
+// for others.
 #pragma once
 
 #include <algorithm>
@@ -12,6 +12,7 @@
 #include "base/timer_wheel.hpp"
 #include "base/types.hpp"
 #include "qp/asked.hpp"
+#include "wire/loss_report.hpp"
 #include "wire/packet.hpp"
 
 namespace roci::qp {
@@ -23,12 +24,16 @@ struct ReorderLimits {
 
 struct ReorderCounters {
     uint64_t kept = 0, delivered = 0;
-    uint64_t duplicates = 0;  ///< frames that had been kept already
-    uint64_t beyond = 0;      ///< not kept: more than ReorderLimits::frames behind the missing one
-    uint64_t share = 0;       ///< not kept: the QP has used its share of the pool
-    uint64_t no_memory = 0;   ///< not kept: the pool is exhausted
-    uint64_t late = 0;        ///< frames that were reported as missing but were only late
-    uint64_t freed = 0;       ///< freed without execution: gap stalled, QP reset or failed, or peer sends all packets again
+    uint64_t duplicates = 0;       ///< frames that had been kept already
+    uint64_t beyond = 0;           ///< not kept: more than ReorderLimits::frames behind the missing one
+    uint64_t share = 0;            ///< not kept: the QP has used its share of the pool
+    uint64_t no_memory = 0;        ///< not kept: the pool is exhausted
+    uint64_t late = 0;             ///< frames that were reported as missing but were only late
+    uint64_t inquiries = 0;        ///< inquiries for loss reports sent
+    uint64_t reports_sent = 0;     ///< loss reports sent
+    uint64_t reports_used = 0;     ///< loss reports of peers that were used
+    uint64_t reports_refused = 0;  ///< malformed, contradictory or unsolicited loss reports and inquiries
+    uint64_t freed = 0;            ///< freed without execution: gap stalled, QP reset or failed, or peer sends all packets again
 };
 
 /// A copy of a parsed frame. `packet` points into the copy.
@@ -47,7 +52,7 @@ public:
     /// keeps already.
     KeptFrame* copy(const wire::Packet& p, uint32_t has);
     void give_back(KeptFrame* frame) noexcept { frames_.give_back(frame); }
-    /// Allocates an empty table of frames for one direction of a QP. Returns nullptr if memory is exhausted.
+    /// Allocates an empty table of pointers to frames for one direction of a QP. Returns nullptr if memory is exhausted.
     KeptFrame** take_places();
     void give_back(KeptFrame** places) noexcept { places_.give_back(places); }
     /// Allocates the reorder state of a QP at its first frame out of order. Returns nullptr if memory is exhausted.
@@ -57,9 +62,9 @@ public:
     uint32_t window() const { return limits_.frames; }
     size_t in_use() const { return frames_.taken(); }
     size_t capacity() const { return capacity_; }
-    /// Frames that a QP keeps at most, per direction.
+    /// Returns the largest number of frames that a QP may keep per direction.
     size_t most_per_qp() const { return std::max<size_t>(capacity_ / kPart, 1); }
-    /// Number of tables of frames that are in use.
+    /// Returns the number of tables that are in use.
     size_t windows_in_use() const { return places_.taken(); }
     void count(uint64_t ReorderCounters::*what, uint64_t n = 1) {
         counters_.*what += n;
@@ -70,8 +75,8 @@ public:
     bool take_counted() { return std::exchange(counted_, false); }
 
 private:
-    /// A QP may keep as many frames as are free, divided by this number. So a single QP can keep nearly its whole window. If many
-    /// QPs lose frames at the same time, each can still keep some.
+    /// A QP may keep as many frames as are free, divided by this number. With the default limits, a single QP can thus keep its
+    /// whole window. If many QPs lose frames at the same time, each can still keep some.
     static constexpr size_t kPart = 4;
 
     ReorderCounters counters_;
@@ -81,10 +86,10 @@ private:
     Slab frames_, places_, reorders_;
 };
 
-/// A frame that was reported as missing and arrived then. If it arrives a second time, the first copy was only late.
+/// A frame that was reported as missing and has arrived since. If it arrives a second time, the first copy was only late.
 struct Suspect {
     Psn psn;
-    uint16_t places = 0;  ///< number of frames that arrived before it
+    uint16_t places = 0;  ///< number of frames that overtook it
     Nanos lateness = 0;   ///< time since the first of these frames
     bool valid = false;
 };
@@ -117,39 +122,74 @@ private:
 /// If a gap is not closed within this time, the peer has ended or has started again, and the kept frames are freed.
 inline constexpr Nanos kStalled = Nanos{1} << 29;  // 0.5 s
 
-/// The kept frames of one direction of a QP. `base` is the first missing PSN; all kept frames are behind it.
+/// The kept frames of one direction of a QP. `base` is the first missing PSN. All kept frames are behind `base`.
 struct Backlog {
     KeptFrame** places = nullptr;  ///< indexed by PSN modulo the window; nullptr if nothing is kept
     uint32_t count = 0;
     Psn base;
-    Psn first, end;      ///< the first kept frame, and one past the last one
+    Psn first, end;      ///< PSN of the first kept frame, and one past the PSN of the last kept frame
     bool asked = false;  ///< the gap at `base` was reported
-    Psn again;           ///< frames before this PSN were requested repeatedly; a second copy does not show lateness
+    Psn again;           ///< frames before this PSN were requested repeatedly, so a second copy does not show lateness
     Nanos opened = 0;    ///< time when the gap was detected
     Patience patience;
 };
 
+/// Returns true if the backlog contains the PSN, which must be less than a window behind `base`.
+inline bool keeps(const Backlog& b, uint32_t window, Psn psn) {
+    const KeptFrame* k = b.count == 0 ? nullptr : b.places[psn.value() & (window - 1)];
+    return k != nullptr && k->packet.psn == psn;
+}
+
 /// Returns the first hole at or behind `from`. Its length is 0 if there is no hole before the last kept frame.
 Hole hole_from(const Backlog& b, uint32_t window, Psn from);
 
-/// What a requester knows of the responses that are missing, while it keeps others (missing.cpp).
+/// The missing responses of a requester that keeps later responses (missing.cpp).
 struct Missing {
     Asked asked;
-    Psn frontier;          ///< holes before it are requested again
-    Psn hole;              ///< the first hole behind the frontier
-    Nanos since = 0;       ///< when that hole was detected
-    bool waits = false;    ///< that hole may only be late
-    bool request = false;  ///< `named` is to be sent again
-    Psn named;             ///< request that a kept NAK reports as missing
+    Psn frontier;           ///< holes before this PSN are to be requested again
+    Psn hole;               ///< the first hole behind the frontier
+    Nanos since = 0;        ///< time when `hole` was detected
+    bool waits = false;     ///< the responses of `hole` may only be late
+    bool request = false;   ///< the request `named` is to be sent again
+    Psn named;              ///< request that a kept NAK reports as missing
+    uint64_t examined = 0;  ///< number of PSNs examined in the search for holes; tests limit this work
 };
 
-/// The reorder state of a QP. It exists from the QP's first frame out of order until its reset.
+/// What a QP exchanges with its peer in loss reports (loss_reports.cpp).
+struct LossReports {
+    enum class Peer : uint8_t {
+        unknown,  ///< it has not answered an inquiry
+        reports,  ///< it sends reports
+        refused,  ///< its reports contradicted what was sent; they are ignored until the QP is reset
+    };
+    static constexpr uint8_t kMostInquiries = 3;
+    static constexpr uint8_t kMostAnswers = 8;  ///< an answer is not part of the QP's turns, so a flood of inquiries gets no more
+    // ---- requester
+    Peer peer = Peer::unknown;
+    uint8_t inquiries = 0;  ///< number of inquiries sent
+    uint32_t inquired_at = 0;
+    wire::LossReport known;  ///< the newest report
+    Asked repeated;          ///< packets that were sent again
+    // ---- responder
+    uint8_t answers = 0;  ///< number of inquiries that were answered
+    bool wanted = false;  ///< the peer has inquired
+    bool due = false;     ///< a report is to be sent
+    bool waits = false;   ///< the hole at `hole` may only be late
+    uint16_t serial = 0;  ///< of the last report sent
+    Psn frontier;         ///< holes before it count as lost and are reported
+    Psn hole;             ///< the first hole behind the frontier
+    Psn newest;           ///< newest PSN of the last report
+    Nanos since = 0;      ///< when `hole` was detected
+};
+
+/// The reorder state of a QP. It exists from the QP's first frame out of order until the QP is reset, fails or is removed.
 struct Reorder {
     Timer timer;
     Backlog requests, responses;
     Missing missing;
-    /// The newest ACK or NAK that arrived before a missing response. It is kept separately, because it is cumulative and its PSN
-    /// may be that of a response.
+    LossReports reports;
+    /// The newest ACK or NAK that arrived while an earlier response was missing. It is not kept in `responses`, because a
+    /// response may have the same PSN.
     wire::Packet ack;
     bool has_ack = false;
 };

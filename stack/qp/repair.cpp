@@ -1,7 +1,7 @@
 // Repairs a loss. The requester sends only the missing packet again, with an ACK request, and continues to send new packets. A
-// peer that keeps the packets behind a lost one acknowledges them all at once. A peer that does not keep them reports the very
-// next packet as missing; the requester then goes back N, at the cost of one round trip. No negotiation is needed, because a
-// requester may repeat any request that is not acknowledged (IBA 9.7.5.1.1).
+// peer that keeps the packets behind a lost one acknowledges them all at once. A peer that discards them reports the very next
+// packet as missing; the requester then goes back N, at the cost of one round trip. No negotiation is needed, because a requester
+// may repeat any request that is not acknowledged (IBA 9.7.5.1.1).
 //
 // No response reveals the loss of a repaired packet or of the last packet of a burst. Therefore the requester sends the oldest
 // packet again after a few round trips without progress. Such a probe does not count as a retry.
@@ -17,8 +17,8 @@ constexpr uint8_t kMostCreeps = 6;  // limit of Repair::creeps; each such repair
 constexpr uint8_t kFirstGoBacks = 4, kMostTrials = 5;
 constexpr uint8_t kMostProbeDoublings = 10, kProbesToNarrow = 2;
 
-/// Returns the number of PSNs to send again for the oldest record. A repeated READ request covers all remaining responses. If the
-/// first request was lost, a shorter one would be a different READ.
+/// Returns the number of PSNs to send again for the oldest record. A repeated READ request covers all remaining responses,
+/// because a shorter request would be a different READ if the first request was lost.
 uint32_t whole_record(const SendQueue& queue, Psn acked) {
     const SendRecord& r = *queue.oldest();
     return needs_response(r.kind) ? psn_span(acked, r.first_psn + r.packets) : 1;
@@ -30,7 +30,7 @@ void begin_repair(Context& ctx, Qp& qp, Cause cause, uint32_t psns) {
     Repair& r = rq.repair;
     const bool probes = r.cause == cause && r.begin == rq.window.acked();
     if (cause == Cause::nak && !probes) qp.repair_time.begin(ctx.now);
-    // Packets that were sent before a repair that has been answered have left the network.
+    // If the last repair was answered, the packets sent before it have left the network. Only newer packets count as ahead.
     if (r.cause == Cause::none || r.end.distance_from(rq.window.acked()) <= 0)
         r.ahead = uint16_t(std::min({psn_span(r.highest, rq.window.next()), rq.window.in_flight(), 0xffffu}));
     r.cause = cause;
@@ -58,7 +58,7 @@ void go_back(Context& ctx, Qp& qp) {
     roll_back(ctx, qp);
 }
 
-/// Returns true if a part of the outstanding packets may be repaired separately.
+/// Returns true if the missing packets may be sent again without the packets behind them.
 bool can_repair(const Context& ctx, const Qp& qp) {
     const Requester& rq = qp.requester;
     if (!ctx.selective_repeat || rq.repair.mode == RepeatMode::go_back_n) return false;
@@ -69,6 +69,8 @@ bool can_repair(const Context& ctx, const Qp& qp) {
 void repair_request(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
     if (!can_repair(ctx, qp)) return go_back(ctx, qp);
+    // If nothing arrives behind a gap, no report comes. Several lost packets at the end of a burst are found as without reports.
+    if (uses_reports(ctx, qp) && reported_span(qp) != 0) return begin_repair(ctx, qp, Cause::reported, reported_span(qp));
     const uint32_t psns = std::max(whole_record(rq.queue, rq.window.acked()), 1u << rq.repair.creeps);
     begin_repair(ctx, qp, Cause::nak, psns);
 }
@@ -80,7 +82,7 @@ void crept(Context& ctx, Qp& qp) {
     repair_request(ctx, qp);
 }
 
-/// Returns true if a repeated READ is answered, and what comes next will show whether the peer keeps packets.
+/// Returns true if all responses to a repeated READ have arrived, and the next event will show whether the peer keeps packets.
 bool awaits_proof(const Requester& rq) {
     const Repair& r = rq.repair;
     return r.cause == Cause::nak && r.by_response && r.end == rq.window.acked();
@@ -92,7 +94,7 @@ void jumped(Repair& r) {
     r.trial = 0;
 }
 
-/// Returns true if a response can be a result of the repair. The peer may have sent it before the repair arrived.
+/// Returns true if a packet that arrives now can be a reply to the repair. An earlier packet was sent before the repair arrived.
 bool answers_repair(const Requester& rq, Nanos now) {
     return !rq.window.repair_due() && uint32_t(now) - rq.repair.sent_at >= rq.round_trip.shortest() / 4 * 3;
 }
@@ -103,7 +105,7 @@ namespace {
 
 Nanos patience(const Qp& qp) {
     const Requester& rq = qp.requester;
-    // Each response shows that the peer goes on: only a silence says that what was requested again is lost.
+    // While responses arrive, the peer is still answering. Only a pause shows that repeated requests or their answers are lost.
     if (qp.keeps_responses) return rq.round_trip.pause();
     if (rq.window.lost() != 0) return rq.round_trip.patience(rq.repair.ahead, rq.window.in_flight(), qp.repair_time.loaded());
     const bool begins = rq.congestion.policy != cc::Policy::fixed_window && qp.adaptation.samples < cc::State::kFewSamples;
@@ -119,12 +121,37 @@ void arm_probe(Context& ctx, Qp& qp) {
     rq.deadlines.set(Deadline::probe, probes ? ctx.now + wait : kNever);
 }
 
+namespace {
+
+/// Returns true if the packet that a NAK names is under way, or has arrived according to a newer report.
+bool report_answers_nak(const Context& ctx, Qp& qp) {
+    if (!uses_reports(ctx, qp)) return false;
+    const Psn named = qp.requester.window.acked();
+    const LossReports& l = qp.reorder->reports;
+    if (l.repeated.covers(named) || l.known.base.distance_from(named) > 0) return true;
+    if (named.distance_from(l.known.base) > 0) forget_report(qp);  // the NAK is newer
+    return false;
+}
+
+}  // namespace
+
+void repeat_reported(Context& ctx, Qp& qp) {
+    const SendWindow& window = qp.requester.window;
+    const uint32_t span = std::min(reported_span(qp), window.in_flight());
+    if (span == 0 || qp.reorder->reports.repeated.full() || !can_repair(ctx, qp)) return;
+    if (unrepeated_request(qp, window.acked(), window.acked() + span).length == 0) return;
+    cc::on_loss(qp.requester.congestion, qp.adaptation, ctx.congestion, ctx.now, qp.requester.round_trip.smoothed());
+    begin_repair(ctx, qp, Cause::reported, span);
+}
+
 void request_lost(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
+    inquire(ctx, qp);
+    if (report_answers_nak(ctx, qp)) return;
     const Repair& r = rq.repair;
     const bool known = r.cause != Cause::none && r.begin == rq.window.acked() && rq.window.lost() != 0;
     const bool under_way = qp.keeps_responses && qp.reorder->missing.asked.covers(rq.window.acked());
-    if (under_way || (known && !answers_repair(rq, ctx.now))) return;  // it is being repaired
+    if (under_way || (known && !answers_repair(rq, ctx.now))) return;  // the repair of this packet is in progress
     cc::on_loss(rq.congestion, qp.adaptation, ctx.congestion, ctx.now, rq.round_trip.smoothed());
     if (!take_retry(ctx, qp, rq.retries_left, abi::WcStatus::retry_exc_err)) return;
     // The last response to a repeated READ shows nothing about the requests behind that READ. This NAK does.
@@ -165,7 +192,8 @@ void repaired(Context& ctx, Qp& qp) {
     Repair& r = rq.repair;
     const bool all = rq.window.acked().distance_from(r.highest) >= 0;
     const bool creeps = rq.window.acked() == r.end && !all;
-    // Responses come one by one, whatever the peer keeps. The next one will show it, or a NAK, or a silence.
+    // The responses to a READ are acknowledged one by one, even if the peer keeps packets. The next response, a NAK or an expired
+    // probe deadline will show whether it does.
     if (r.by_response && creeps && r.cause == Cause::nak) return;
     const Cause cause = std::exchange(r.cause, Cause::none);
     if (cause == Cause::nak) {
@@ -191,7 +219,10 @@ void probe(Context& ctx, Qp& qp) {
     if (!rq.window.awaits_answer() || rq.deadlines.pending(Deadline::rnr)) return;
     if (rq.queue.empty() || rq.queue.oldest()->kind == WorkKind::local) return;
     ++rq.probes;
-    // One unanswered probe may be chance. Two indicate that the network cannot carry the current load.
+    inquire(ctx, qp);
+    const bool reports = uses_reports(ctx, qp);
+    if (reports) forget_report(qp);
+    // A single unanswered probe may be lost by chance. Two indicate that the network cannot carry the current load.
     if (rq.repair.probes == kProbesToNarrow) cc::on_timeout(rq.congestion, qp.adaptation, ctx.congestion, ctx.now);
     Repair& r = rq.repair;
     if (r.probes != 0xff) ++r.probes;
@@ -199,13 +230,14 @@ void probe(Context& ctx, Qp& qp) {
         crept(ctx, qp);
         return restart_ack_timer(ctx, qp);  // nothing is outstanding until the requester has its turn
     }
-    if (qp.keeps_responses) ask_for_all_missing(qp);
+    if (qp.keeps_responses) ask_for_all_missing(ctx, qp);
     const uint32_t missing = qp.keeps_responses ? missing_span(qp) : 0;
     if (missing != 0) {
         begin_repair(ctx, qp, Cause::response, missing);
     } else {
-        const uint32_t again = std::max(rq.window.lost(), whole_record(rq.queue, rq.window.acked()));
-        begin_repair(ctx, qp, r.cause == Cause::none ? Cause::probe : r.cause, again);
+        const uint32_t again = std::max(reports ? 0 : rq.window.lost(), whole_record(rq.queue, rq.window.acked()));
+        // After a repair with cause `response` nothing is kept any more, so nothing shows that the oldest request was executed.
+        begin_repair(ctx, qp, r.cause == Cause::nak ? Cause::nak : Cause::probe, again);
     }
     arm_probe(ctx, qp);
 }

@@ -1,5 +1,5 @@
 // Measurements by which a requester repairs losses early and with few packets: round trips, and whether the peer keeps packets
-// behind a lost one. Plain data; repair.cpp contains the algorithm.
+// behind a lost one. repair.cpp uses them.
 #pragma once
 
 #include <algorithm>
@@ -31,7 +31,7 @@ public:
     }
     /// Called when a packet is sent again, because an acknowledgement could belong to either transmission.
     void abort() { timing_ = false; }
-    /// Called when all PSNs before `acked` are acknowledged. Returns the round trip that this measured, in ns, or 0.
+    /// Called when all PSNs before `acked` are acknowledged. Returns the measured round trip in ns, or 0 if none was measured.
     uint32_t end(Psn acked, Nanos now) {
         if (!timing_ || acked.distance_from(psn_) <= 0) return 0;
         timing_ = false;
@@ -41,17 +41,17 @@ public:
     }
     /// Returns the time after which an ACK is unlikely to arrive: a few round trips and the granularity of the timer.
     Nanos patience() const { return Nanos{2} * smoothed_ + std::max<Nanos>(Nanos{4} * deviation_, kLeast); }
-    /// Like patience(), for a QP that has just begun to send. Its round trips become many times longer when other QPs begin at
-    /// the same time.
+    /// Like patience(), for a QP that has just begun to send. Its round trips may become many times longer, because other QPs may
+    /// begin at the same time.
     Nanos first_patience() const { return 2 * patience() + kFirst; }
-    /// The same for a packet that has at most `ahead` of `in_flight` packets before it in the network's queues. `loaded`: a round
-    /// trip with all of them.
+    /// Like patience(), for a packet that has at most `ahead` of `in_flight` packets before it in the network's queues. `loaded`
+    /// is a round trip with all of these packets, or 0 if not known.
     Nanos patience(uint32_t ahead, uint32_t in_flight, uint32_t loaded) const {
         const Nanos queued = std::max(Nanos{2} * smoothed_, Nanos{loaded} * 5 / 8);
         if (ahead >= in_flight) return std::max(patience(), queued);
         return Nanos{2} * shortest_ + kLeast + queued * ahead / in_flight;
     }
-    /// Pause between responses after which those that were requested again are unlikely to arrive.
+    /// Returns the pause in the arrival of responses after which repeated requests are unlikely to be answered any more.
     Nanos pause() const { return Nanos{2} * shortest_ + kLeast + smoothed_ / 4; }
 
 private:
@@ -78,15 +78,19 @@ private:
 };
 
 /// The time until repaired packets are acknowledged, in nanoseconds. A QP that loses a packet of each window cannot measure round
-/// trips otherwise. Repaired packets may have been sent more than once: if in doubt, the time is too long.
+/// trips otherwise. If a packet was repaired more than once, the measured time is too long.
 class RepairTime {
 public:
-    /// With a whole window before the packet in the network's queues; 0: not known.
+    /// Returns the time for a packet with a whole window before it in the network's queues, or 0 if not known.
     uint32_t loaded() const { return loaded_; }
     void begin(Nanos now) { began_ = uint32_t(now); }
-    /// The packet, which had `ahead` of `in_flight` packets before it, is acknowledged.
+    /// A packet that was sent again has arrived, `sample` later at most. It had about a whole window before it.
+    void take(uint32_t sample) {
+        if (sample <= kLongest) loaded_ = loaded_ == 0 ? sample : loaded_ - loaded_ / 8 + sample / 8;
+    }
+    /// Called when the repaired packet is acknowledged. `ahead` of `in_flight` packets were before it in the network's queues.
     void end(uint32_t ahead, uint32_t in_flight, Nanos now) {
-        if (ahead == 0 || ahead * 4 < in_flight) return;  // this says little of a whole window
+        if (ahead == 0 || ahead * 4 < in_flight) return;  // too few packets to extrapolate to a whole window
         const uint64_t sample = uint64_t{uint32_t(now) - began_} * in_flight / ahead;
         if (sample > kLongest) return;
         loaded_ = loaded_ == 0 ? uint32_t(sample) : loaded_ - loaded_ / 8 + uint32_t(sample) / 8;
@@ -97,13 +101,14 @@ private:
     uint32_t began_ = 0, loaded_ = 0;
 };
 
-/// The repair whose result is awaited.
+/// The repair in progress, and what earlier repairs have shown.
 struct Repair {
     enum class Cause : uint8_t {
         none,
         nak,       ///< the peer reported the loss; its acknowledgement will show whether it keeps packets
         probe,     ///< the peer does not respond; the packet or its ACK may be lost
-        response,  ///< a response was lost, which shows nothing about the peer
+        response,  ///< a response was lost; the repair shows nothing about the peer
+        reported,  ///< the peer's loss report tells which packets it lacks
     };
     Psn begin, end;  ///< the PSNs that were sent again
     Psn highest;     ///< one past the newest PSN that was outstanding when the repair began

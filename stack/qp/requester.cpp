@@ -1,5 +1,5 @@
 // The requester converts send WQEs to request packets, in PSN order. It sends while the window, the peer's credits, fences and
-// the limit of outstanding READs and atomics permit.
+// the limit of outstanding READs and atomics permit. It also sends repairs (repair.cpp).
 #include <cstring>
 
 #include "qp/reorder.hpp"
@@ -16,9 +16,9 @@ struct Part {
     uint32_t packet = 0, psns = 1;
 };
 
-/// Returns the number of additional packets that may be in flight during a repair. Packets behind the lost one arrive but are not
-/// acknowledged, so the link would become idle without them. Applies to windows that adapt to the network, and not while one
-/// repair follows another.
+/// Returns the number of additional packets that may be in flight during a repair with a window that adapts to the network.
+/// Packets behind the lost one arrive but are not acknowledged, so the link would be idle without additional packets. Returns 0
+/// if the peer may discard packets behind a lost one, or while one repair follows another.
 uint32_t beside_repair(const Requester& rq, uint32_t most) {
     constexpr uint32_t kFew = 64;
     if (rq.repair.mode != RepeatMode::selective || rq.repair.creeps != 0) return 0;
@@ -72,7 +72,7 @@ bool from_memory(const abi::SendWqe& w) {
     return w.opcode != abi::WrOpcode::atomic_write && (w.send_flags & (abi::kSendInline | abi::kSendIpCsum)) == 0;
 }
 
-/// Completes a frame whose payload has been written.
+/// Adds the checksums and the ICRC to a frame whose payload has been written. Returns the frame's length.
 uint32_t seal(const abi::SendWqe& w, uint8_t* start, const wire::PathTemplate& path, uint8_t* payload, uint32_t length) {
     if ((w.send_flags & abi::kSendIpCsum) != 0) wire::fill_ip_checksums(payload, length);
     return wire::finish_frame(start, path, payload, length);
@@ -92,8 +92,8 @@ uint32_t finish(const Context& ctx, const Qp& qp, const abi::SendWqe& w, uint64_
     return seal(w, start, path, payload, length);
 }
 
-/// A READ request covers all data from the first missing byte on, or only the missing packets. The responses keep the PSNs of the
-/// first request (C9-148).
+/// Fills in the RETH of a READ request for the packets of `part`. A repeated request covers all data from the first missing byte
+/// on, or only the missing packets. Its responses have the same PSNs as those of the first request (C9-148).
 void fill_read(const Qp& qp, const abi::SendWqe& w, const SendRecord& r, Part part, wire::TransportHeaders& h) {
     const uint64_t offset = uint64_t(part.packet) << qp.mtu_shift;
     const uint64_t end = std::min<uint64_t>(uint64_t(part.packet + part.psns) << qp.mtu_shift, r.length);
@@ -127,9 +127,9 @@ void fill_headers(const Qp& qp, const abi::SendWqe& w, const SendRecord& r, Part
 }
 
 /// Returns true if the packet must carry an ACK request. The peer responds to ACK requests once per burst, so they cost little.
-/// The requester requests an ACK with the last packet of each message, at intervals within long messages, with the last packet
-/// that the window permits, and with each packet of a narrow window. With a window that adapts to the network, it requests an ACK
-/// at least once per quarter of the window, so that the link does not become idle.
+/// The last packet of each message, the last packet that the window permits and each packet of a narrow window request an ACK.
+/// Other packets request an ACK at intervals. If the window adapts to the network, an interval is at most a quarter of the
+/// window, so that the link does not become idle.
 bool ask_for_ack(const Context& ctx, Requester& rq, bool last) {
     const uint32_t most = most_in_flight(ctx, rq);
     const bool narrow = most <= cc::kWindowAfterTimeout;
@@ -140,17 +140,19 @@ bool ask_for_ack(const Context& ctx, Requester& rq, bool last) {
     return true;
 }
 
-enum class Step : uint8_t { done, wait, fault };
+enum class Step : uint8_t { done, skipped, wait, fault };
 
 enum class AckRequest : uint8_t { no, yes, if_due };
 
-/// The headers of the Middle packets of a message. They are kept from one packet to the next within the QP's turn.
+/// What is kept from one packet to the next within the QP's turn: the headers of the Middle packets of a message, and the first
+/// WQE whose message tx_messages does not contain.
 struct Middle {
     const SendRecord* message = nullptr;
     wire::RepeatedHeaders headers;
+    uint32_t uncounted = 0;
 };
 
-/// A frame with its headers. `path` is null if the work request refers to no valid path.
+/// A frame with its headers. `path` is nullptr if the work request refers to no valid path.
 struct Begun {
     uint8_t *start = nullptr, *payload = nullptr;
     const wire::PathTemplate* path = nullptr;
@@ -169,7 +171,7 @@ Begun begin(Context& ctx, Qp& qp, const SendRecord& r, Part part, uint32_t lengt
     return b;
 }
 
-/// Starts the frame of a Middle packet. Uses the kept headers after the first one.
+/// Starts the frame of a Middle packet. Builds the headers of the first Middle packet and copies them for the others.
 Begun begin_middle(Context& ctx, Qp& qp, const SendRecord& r, Part part, bool ack_request, io::TxFrame& frame, Middle& kept) {
     if (kept.message != &r) {
         const Begun b = begin(ctx, qp, r, part, qp.mtu, ack_request, frame);
@@ -181,8 +183,8 @@ Begun begin_middle(Context& ctx, Qp& qp, const SendRecord& r, Part part, bool ac
     return {start, wire::repeat_headers(start, kept.headers, r.first_psn + part.packet, ack_request), &qp.path};
 }
 
-/// Sends a packet whose payload must be fetched from slow memory. The last packet of the fetched part requests an ACK, so that
-/// our timeout does not run while the rest is fetched.
+/// Completes the frame of a packet whose payload must be fetched from slow memory. The last packet of the fetched part requests
+/// an ACK, so that the ACK timeout does not expire while the next part is fetched.
 Step finish_slowly(Context& ctx, Qp& qp, SendRecord& r, Part part, uint32_t length, bool& ack_request, io::TxFrame& frame,
                    Begun& b, uint32_t& bytes) {
     const abi::SendWqe& w = wqe(r);
@@ -203,7 +205,14 @@ Step finish_slowly(Context& ctx, Qp& qp, SendRecord& r, Part part, uint32_t leng
     return Step::done;
 }
 
-/// Sends one frame. `again`: its content was sent before.
+/// Counts a packet that is sent again. If it is the last one of its message, tx_messages contains the message already.
+[[gnu::cold, gnu::noinline]] void count_again(Context& ctx, Qp& qp, const SendRecord& r, Part part, Middle& kept) {
+    count(ctx, qp, &EventCounters::retransmits);
+    const bool last = needs_response(r.kind) || part.packet + 1 >= r.packets;
+    kept.uncounted = qp.requester.queue.cursor() + uint32_t{last};
+}
+
+/// Sends one frame. `again` is true for a retransmission.
 Step transmit(Context& ctx, Qp& qp, SendRecord& r, Part part, AckRequest request, bool again, Middle& kept) {
     Requester& rq = qp.requester;
     io::TxFrame* frame = ctx.out(qp).acquire();
@@ -216,7 +225,7 @@ Step transmit(Context& ctx, Qp& qp, SendRecord& r, Part part, AckRequest request
 
     bool ack_request = request == AckRequest::yes || (request == AckRequest::if_due && ask_for_ack(ctx, rq, last));
     const bool inner = part.packet != 0 && !last;
-    if (!inner) kept.message = nullptr;  // the next message may use the same record
+    if (!inner) kept.message = nullptr;  // the next message's record may have the same address
     Begun b =
         inner ? begin_middle(ctx, qp, r, part, ack_request, *frame, kept) : begin(ctx, qp, r, part, length, ack_request, *frame);
     if (b.path == nullptr) {
@@ -231,7 +240,8 @@ Step transmit(Context& ctx, Qp& qp, SendRecord& r, Part part, AckRequest request
     ctx.out(qp).commit(b.start, bytes, b.path->checksum_offset, qp.spec.qpn.value);
     bump(qp.counters.tx_packets);
     qp.counters.tx_bytes += bytes;
-    if (again) count(ctx, qp, &EventCounters::retransmits);
+    if (again) [[unlikely]]
+        count_again(ctx, qp, r, part, kept);
     if (ack_request && !again && !rq.round_trip.timing()) rq.round_trip.begin(r.first_psn + part.packet, ctx.now);
     return Step::done;
 }
@@ -243,23 +253,24 @@ Step send_one(Context& ctx, Qp& qp, SendRecord& r, Middle& kept) {
     const AckRequest request = unacknowledged(qp.spec.type) ? AckRequest::no : AckRequest::if_due;
     if (const Step step = transmit(ctx, qp, r, part, request, rq.window.repeats(), kept); step != Step::done) return step;
     if (r.takes_recv && rq.credits_valid && int32_t(r.ssn - rq.credit_limit) > 0) rq.credit_probe = true;
-    const bool first = rq.window.sent(rq.queue.sent());
-    if (first && rq.queue.packet() == 0) count_message(ctx, qp, &EventCounters::tx_messages);  // the cursor is at the next one
+    rq.window.sent(rq.queue.sent());
     return Step::done;
 }
 
-/// Requests missing responses of one READ or atomic again. A part of a READ may be requested because the peer has answered what
-/// follows; otherwise it would treat the part as a new, shorter READ. Behind them: sends the request that a kept NAK names again.
+/// Requests missing responses of one READ or atomic again. If no response is left to be requested, sends the request that a kept
+/// NAK names again. A part of a READ may be requested separately, because the peer has answered later packets and has therefore
+/// executed the READ. Otherwise the peer would treat the part as a new, shorter READ.
 Step request_missing(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
     Missing& m = qp.reorder->missing;
     const Psn from = rq.window.repair_next();
     Hole hole = m.asked.full() ? Hole{} : unasked_responses(ctx, qp, from, from + rq.window.repair_left());
-    const bool request = hole.length == 0 && std::exchange(m.request, false) && !m.asked.full();
+    const bool request = hole.length == 0 && m.request && !m.asked.full();
     if (request) hole = {m.named, 1};
-    rq.window.repaired(hole.length == 0 ? rq.window.repair_left()
-                                        : std::min(psn_span(from, hole.first), rq.window.repair_left()));
-    if (hole.length == 0) return Step::done;
+    if (hole.length == 0) {
+        rq.window.repaired(rq.window.repair_left());
+        return Step::skipped;
+    }
     SendRecord* r = record_at(rq.queue.oldest(), hole.first);
     if (r == nullptr) return Step::fault;
     const uint32_t packet = psn_span(r->first_psn, hole.first);
@@ -267,16 +278,43 @@ Step request_missing(Context& ctx, Qp& qp) {
     r->partly = r->partly || (needs_response(r->kind) && packet + hole.length != r->packets);
     Middle none;
     const Step step = transmit(ctx, qp, *r, {packet, hole.length}, AckRequest::yes, true, none);
-    if (step == Step::wait) m.request = request;
     if (step != Step::done) return step;
+    m.request = m.request && !request;
     m.asked.add(hole, rq.window.highest_sent(), ctx.now);
-    rq.window.repaired(std::min(hole.length, rq.window.repair_left()));
+    // The named request comes last, and may lie before `from`.
+    rq.window.repaired(request ? rq.window.repair_left()
+                               : std::min(psn_span(from, hole.first + hole.length), rq.window.repair_left()));
     return step;
 }
 
-/// Sends the next packet that is known to be lost.
+/// Sends the next packet that the peer lacks according to its report.
+Step repeat_reported_one(Context& ctx, Qp& qp) {
+    Requester& rq = qp.requester;
+    Asked& repeated = qp.reorder->reports.repeated;
+    const Psn from = rq.window.repair_next();
+    const Hole hole = repeated.full() ? Hole{} : unrepeated_request(qp, from, from + rq.window.repair_left());
+    if (hole.length == 0) {
+        rq.window.repaired(rq.window.repair_left());
+        return Step::skipped;
+    }
+    SendRecord* r = record_at(rq.queue.oldest(), hole.first);
+    const Part part{psn_span(r->first_psn, hole.first), needs_response(r->kind) ? r->packets : 1};
+    Middle none;
+    const Step step = transmit(ctx, qp, *r, part, AckRequest::yes, true, none);
+    if (step != Step::done) return step;
+    repeated.add_next(hole.first, rq.window.highest_sent(), ctx.now);
+    rq.window.repaired(std::min(psn_span(from, hole.first) + part.psns, rq.window.repair_left()));
+    return step;
+}
+
+/// Sends the next packet that is treated as lost.
 Step send_repair(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
+    if (rq.repair.cause == Repair::Cause::reported) {
+        if (uses_reports(ctx, qp)) return repeat_reported_one(ctx, qp);
+        rq.window.repaired(rq.window.repair_left());  // the report does not hold any more; the probe goes on
+        return Step::skipped;
+    }
     const bool answered = rq.repair.cause == Repair::Cause::response;
     if (answered && qp.keeps_responses) return request_missing(ctx, qp);
     const Psn psn = rq.window.repair_next();
@@ -285,7 +323,7 @@ Step send_repair(Context& ctx, Qp& qp) {
     Part part{psn_span(r->first_psn, psn), 1};
     if (answered && !needs_response(r->kind)) {  // the request was executed, because a later request was answered
         rq.window.repaired(rq.window.repair_left());
-        return Step::done;
+        return Step::skipped;
     }
     if (needs_response(r->kind)) {
         part.psns = r->packets - part.packet;
@@ -298,7 +336,7 @@ Step send_repair(Context& ctx, Qp& qp) {
     return step;
 }
 
-/// Sends repairs. Returns the number of packets sent.
+/// Sends up to `quantum` repairs. Returns their number.
 uint32_t send_repairs(Context& ctx, Qp& qp, uint32_t quantum) {
     Requester& rq = qp.requester;
     uint32_t sent = 0;
@@ -309,11 +347,11 @@ uint32_t send_repairs(Context& ctx, Qp& qp, uint32_t quantum) {
             roll_back(ctx, qp);  // the normal path then reaches the fault and reports it
             return sent;
         }
-        ++sent;
+        sent += step == Step::done;
     }
     if (sent != 0) {
         rq.repair.sent_at = uint32_t(ctx.now);
-        // A QP that has lost a packet of each message so far cannot measure a round trip in another way.
+        // If the QP has lost a packet of each message so far, only the repair can measure a round trip.
         if (!rq.round_trip.known() && rq.repair.cause == Repair::Cause::nak) rq.round_trip.begin(rq.repair.begin, ctx.now);
         arm_probe(ctx, qp);
         update_timer(ctx, qp);
@@ -329,7 +367,7 @@ void complete_unacknowledged(Context& ctx, Qp& qp) {
 }
 
 Step invalidate(Context& ctx, Qp& qp, const abi::SendWqe& w, SendRecord& r) {
-    if (mem::in_use(ctx.shared->keys, Key{w.imm_or_inv})) return Step::wait;  // a peer writes slow memory through the window
+    if (mem::in_use(ctx.shared->keys, Key{w.imm_or_inv})) return Step::wait;  // an access to slow memory uses the window
     if (mem::invalidate_window(ctx.shared->keys, Key{w.imm_or_inv}, qp.spec.pd, qp.spec.qpn.value)) return Step::done;
     r.fault = WcStatus::loc_qp_op_err;
     return Step::fault;
@@ -367,8 +405,16 @@ Step take_step(Context& ctx, Qp& qp, SendRecord& r, Middle& kept) {
     if (r.kind != WorkKind::local) return send_one(ctx, qp, r, kept);
     if (const Step step = execute_local(ctx, qp, r); step != Step::done) return step;
     qp.requester.queue.advance();
+    ++kept.uncounted;
     retire_local(ctx, qp);
     return Step::done;
+}
+
+/// Counts the messages whose last packet was sent in this turn for the first time.
+void count_sent(Context& ctx, Qp& qp, const Middle& kept) {
+    const uint32_t messages = qp.requester.queue.cursor() - kept.uncounted;
+    bump(qp.counters.events.tx_messages, messages);
+    bump(ctx.tally(qp).tx_messages, messages);
 }
 
 bool may_send(const Context& ctx, const Qp& qp) {
@@ -409,18 +455,20 @@ uint32_t send_requests(Context& ctx, Qp& qp, uint32_t quantum) {
     quantum = cc::begin_turn(rq.congestion, qp.adaptation, ctx.congestion, ctx.now, quantum);
     if (rq.window.repair_due() && !rq.deadlines.pending(Deadline::rnr)) [[unlikely]]
         sent = send_repairs(ctx, qp, quantum);
+    kept.uncounted = rq.queue.cursor();
+    Step step = Step::done;
     while (sent < quantum && may_send(ctx, qp)) {
         if (rq.queue.all_sent() && (qp.state != State::rts || !fetch(qp, quantum - sent))) break;
         SendRecord& r = *rq.queue.current();
-        const Step step = take_step(ctx, qp, r, kept);
-        if (step == Step::wait) break;
-        if (step == Step::done) {
-            ++sent;
-            continue;
-        }
+        step = take_step(ctx, qp, r, kept);
+        if (step != Step::done) break;
+        ++sent;
+    }
+    if (sent != 0) count_sent(ctx, qp, kept);
+    if (step == Step::fault) [[unlikely]] {
         rq.blocked = true;  // the fault is reported when all earlier requests have completed
         if (unacknowledged(qp.spec.type)) complete_unacknowledged(ctx, qp);
-        if (rq.queue.at_oldest()) fail_send(ctx, qp, r.fault);
+        if (rq.queue.at_oldest()) fail_send(ctx, qp, rq.queue.current()->fault);
     }
     if (sent == 0 || qp.state == State::err || qp.state == State::sqe) return sent;
     if (unacknowledged(qp.spec.type)) {

@@ -6,13 +6,13 @@
 
 namespace roci::qp {
 
-/// The result of storing a payload. With a fault, `later` tells whether the payload waits for slow memory instead. The fault
-/// takes effect only if `later` is `refused`.
+/// The result of storing a payload. If `fault` is not none, the payload was not stored, and `later` is the result of the attempt
+/// to store it in slow memory. The fault takes effect only if `later` is `refused`.
 struct Placed {
     RequestFault fault = RequestFault::none;
     Placing later = Placing::refused;
 };
-/// Executes the actions in the fault's row: NAK, completion, event.
+/// Executes the actions in the row of the fault (responder.cpp): NAK, completion, event.
 void fault(Context& ctx, Qp& qp, RequestFault f);
 
 /// Memory that a request may access during the lifetime of this object.
@@ -31,11 +31,11 @@ bool remote_memory(Context& ctx, Qp& qp, const wire::Packet& p, Key key, uint64_
 void execute_read(Context& ctx, Qp& qp, const wire::Packet& p);
 void execute_atomic(Context& ctx, Qp& qp, const wire::Packet& p);
 void execute_atomic_write(Context& ctx, Qp& qp, const wire::Packet& p);
-/// Completes an atomic after the memory was exchanged or stored to.
+/// Called when the memory operation of an atomic or ATOMIC WRITE is done. Completes the request and schedules its response.
 void finish_atomic(Context& ctx, Qp& qp, const wire::Packet& p, uint64_t original);
 void finish_atomic_write(Context& ctx, Qp& qp, const wire::Packet& p);
-/// Handles a duplicate request (IBA 9.7.5.1.5, C9-105 …). A READ is executed again. An atomic is answered from its stored result.
-/// For any other request, the ACK is repeated.
+/// Handles a duplicate request (IBA 9.7.5.1.5, C9-105). Executes a READ again. Answers an atomic from its stored result, and an
+/// ATOMIC WRITE without a second store. Repeats the ACK for any other request.
 void duplicate(Context& ctx, Qp& qp, const wire::Packet& p);
 
 }  // namespace roci::qp

@@ -3,22 +3,23 @@
 #include <cstring>
 
 #include "mem/memory_region.hpp"
+#include "qp/reorder.hpp"
 #include "qp/roles.hpp"
 
 namespace roci::qp {
 namespace {
 
-/// Returns the syndrome of an ACK. It carries credits if the QP has a receive queue of its own, not with an SRQ (IBA 9.7.7.2).
+/// Returns the syndrome of an ACK. The ACK carries credits only if the QP uses no SRQ (IBA 9.7.7.2).
 uint8_t ack_syndrome(Qp& qp) {
     const bool shared = qp.spec.srq != nullptr || qp.spec.type == Type::xrc_recv;
     const uint8_t credits = shared ? kNoCredits : credit_code(recv_credits(qp));
     return make_syndrome(AethKind::ack, credits);
 }
 
-/// The result for a packet. lost: its memory cannot be read. waits: its memory is being fetched.
+/// The result for a packet. `lost`: the memory of its payload cannot be read. `waits`: its payload is being fetched.
 enum class Sent : uint8_t { yes, no_room, lost, waits };
 
-/// Adds payload and ICRC behind the headers. Returns the frame's length, or 0 if the memory is lost.
+/// Adds payload and ICRC behind the headers. Returns the frame's length, or 0 if the memory cannot be read.
 uint32_t finish(const Qp& qp, uint32_t length, const mem::MemoryRegion* region, uint64_t va, uint8_t* start, uint8_t* payload) {
     if (wire::copies_with_icrc(length)) {
         const mem::InPlace from = mem::in_place(*region, va, length);
@@ -40,7 +41,7 @@ struct Payload {
     uint32_t length = 0;
 };
 
-/// Builds a response whose payload must be fetched from slow memory.
+/// Completes the frame of a response whose payload must be fetched from slow memory.
 Sent finish_slowly(Context& ctx, Qp& qp, const Payload& what, uint8_t* start, uint8_t* payload, uint32_t& bytes) {
     if (what.length == 0) return Sent::lost;
     const Staged staged = stage_answer(ctx, qp, *what.region, *what.job, what.va, what.offset, what.length);
@@ -76,8 +77,8 @@ wire::Operation response_operation(const Qp& qp, const ResponderJob& job) {
     return job.sent + 1 == packets ? O::read_response_last : O::read_response_middle;
 }
 
-/// Looks up the memory for every packet, because it may have been deregistered since the request was checked. Sets `va` to the
-/// address within the region.
+/// Returns the region of a response's payload, or nullptr. Called for every packet, because the region may have been deregistered
+/// since the request was checked. Sets `va` to the address within the region.
 const mem::MemoryRegion* still_there(Context& ctx, const Qp& qp, const ResponderJob& job, uint64_t& va, uint32_t length,
                                      mem::WindowUse& use) {
     const mem::MemoryRegion* region = nullptr;
@@ -86,9 +87,9 @@ const mem::MemoryRegion* still_there(Context& ctx, const Qp& qp, const Responder
     return f == mem::Fault::ok ? region : nullptr;
 }
 
-/// Called if a response cannot be sent. Sends a NAK (remote access error) with the PSN of the response, as if that PSN were the
-/// expected one. A replay is only dropped. The requester may have received all responses before and closed the memory since;
-/// otherwise it repeats the request.
+/// Called if a response cannot be sent. Schedules a NAK (remote access error) with the PSN of the response, as if that PSN were
+/// the expected one. A replay is only dropped, because the requester may have all responses already; otherwise the requester
+/// repeats the request.
 void abandon(Context& ctx, Qp& qp, const ResponderJob& job) {
     Responder& rs = qp.responder;
     count(ctx, qp, RequestFault::read_memory_gone);
@@ -148,8 +149,8 @@ bool send_ack_or_nak(Context& ctx, Qp& qp) {
 
 bool has_responses(const Qp& qp) {
     const Responder& rs = qp.responder;
-    if (rs.jobs.count != 0) return !answer_waits(qp);  // when the fetch ends, the QP is put on the list again
-    return rs.sequence.reply_due();
+    if (rs.jobs.count != 0) return !answer_waits(qp);  // the end of the fetch activates the responder
+    return rs.sequence.reply_due() || (qp.keeps_requests && report_due(qp));
 }
 
 uint32_t send_responses(Context& ctx, Qp& qp, uint32_t quantum) {
@@ -168,6 +169,7 @@ uint32_t send_responses(Context& ctx, Qp& qp, uint32_t quantum) {
         if (++job.sent == response_packets(qp, job)) rs.jobs.drop_oldest();
     }
     if (sent < quantum && rs.jobs.count == 0 && rs.sequence.reply_due() && send_ack_or_nak(ctx, qp)) ++sent;
+    if (qp.keeps_requests && sent < quantum && rs.jobs.count == 0 && report_due(qp) && send_report(ctx, qp)) ++sent;
     return sent;
 }
 
@@ -180,7 +182,7 @@ bool send_notification(Context& ctx, Qp& qp) {
     uint8_t* start = Outbox::place(*frame, wire::header_bytes(qp.path, h.opcode));
     uint8_t* payload = wire::begin_frame(start, qp.path, h, 0);
     const uint32_t bytes = wire::finish_frame(start, qp.path, payload, 0);
-    ctx.out(qp).commit(start, bytes, qp.path.checksum_offset, qp.spec.qpn.value);
+    commit_alone(ctx, qp.spec.port, start, bytes, qp.path.checksum_offset, qp.spec.qpn.value);
     return true;
 }
 

@@ -20,7 +20,7 @@ struct FaultRow {
     NakCode nak;
     WcStatus recv_status;
     std::optional<AsyncEvent> event;
-    bool own = false;     ///< local fault (class E): it ends a UC QP too. UC drops packets with faults of the peer (class D)
+    bool own = false;     ///< local fault (class E): ends a UC QP too. On UC, any other fault (class D) only drops the packet
     bool silent = false;  ///< the responder sends no NAK (class J), so the peer fails when its retries are exhausted
 };
 constexpr FaultRow kFaults[] = {
@@ -31,7 +31,7 @@ constexpr FaultRow kFaults[] = {
     {NakCode::invalid_request, WcStatus::rem_inv_req_err, AsyncEvent::qp_req_err},  // bad_length
     {NakCode::invalid_request, WcStatus::loc_len_err,
      AsyncEvent::qp_req_err},  // message_too_long: longer than the receive buffer
-    {NakCode::remote_access, WcStatus::loc_access_err, AsyncEvent::qp_access_err},  // access (11.6.2: of a WRITE with immediate)
+    {NakCode::remote_access, WcStatus::loc_access_err, AsyncEvent::qp_access_err},  // access (recv_status: WRITE with immediate)
     {NakCode::remote_operational, WcStatus::loc_prot_err, AsyncEvent::qp_fatal, true},   // recv_protection
     {NakCode::remote_operational, WcStatus::loc_qp_op_err, AsyncEvent::qp_fatal, true},  // malformed_recv
     {NakCode::remote_operational, WcStatus::loc_access_err, AsyncEvent::qp_fatal},       // unreachable: the memory is gone
@@ -61,15 +61,15 @@ void fault(Context& ctx, Qp& qp, RequestFault f) {
     nak(ctx, qp, nak_syndrome(row.nak), true);
 }
 
-/// Returns the protection domain of a request, or 0 if there is none. It is that of the QP. For an XRC target, it is that of the
-/// SRQ that the packet names, which must belong to the target's XRC domain (annex A14.2.3).
+/// Returns the protection domain of a request: that of the QP, or for an XRC target that of the SRQ in the packet. Returns 0 if
+/// this SRQ does not belong to the target's XRC domain (annex A14.2.3).
 uint32_t domain_of(const Context& ctx, const Qp& qp, const wire::Packet& p) {
     if (qp.spec.type != Type::xrc_recv) return qp.spec.pd;
     const Srq* srq = ctx.shared->srqs.find(p.xrc_srqn);
     return srq != nullptr && srq->spec.xrcd == qp.spec.xrcd ? srq->spec.pd : 0;
 }
 
-/// Checks access to remote memory. Requests of length zero need no valid R_Key (C9-88).
+/// Returns true if the peer may access the memory. Requests of length zero need no valid R_Key (C9-88).
 bool remote_memory(Context& ctx, Qp& qp, const wire::Packet& p, Key key, uint64_t va, uint64_t length, uint32_t right,
                    Grant& grant) {
     if (length == 0) return true;
@@ -84,7 +84,7 @@ bool remote_memory(Context& ctx, Qp& qp, const wire::Packet& p, Key key, uint64_
 
 namespace {
 
-/// Sends an RNR NAK, which does not change ePSN. Later packets are out of sequence and are silently dropped (IBA 9.7.5.2.8).
+/// Schedules an RNR NAK. The ePSN stays the same, so later packets are out of sequence and are silently dropped (IBA 9.7.5.2.8).
 void receiver_not_ready(Context& ctx, Qp& qp) {
     count(ctx, qp, &EventCounters::rnr_nak_sent);
     note(ctx, qp, Happening::rnr_nak_sent, qp.responder.sequence.expected());
@@ -93,7 +93,7 @@ void receiver_not_ready(Context& ctx, Qp& qp) {
 
 // ---- PSN ------------------------------------------------------------------------------------------------------------
 
-/// Returns true if the packet has the expected PSN.
+/// Returns true if the packet has the expected PSN. Handles duplicates, and packets that arrive too early.
 bool check_psn(Context& ctx, Qp& qp, const wire::Packet& p) {
     Responder& rs = qp.responder;
     const int32_t distance = p.psn.distance_from(rs.sequence.expected());
@@ -108,8 +108,8 @@ bool check_psn(Context& ctx, Qp& qp, const wire::Packet& p) {
     return false;
 }
 
-/// Checks the order of opcodes (IBA 9.7.4.1.3). First and Only start a message, so there must be no incomplete one. Middle and
-/// Last continue a message of the same kind.
+/// Checks the order of opcodes (IBA 9.7.4.1.3). First, Only, READ and atomics must not arrive within a message. Middle and Last
+/// must continue a message of the same kind.
 bool legal_succession(const Responder& rs, const wire::OpcodeInfo& info) {
     const bool starts = info.has(wire::kFirst | wire::kOnly) || info.has(wire::kRead | wire::kAtomic | wire::kAtomicWrite);
     if (starts) return !rs.in_message;
@@ -127,8 +127,8 @@ bool supported(const wire::OpcodeInfo& info) {
     return info.has(wire::kSend | wire::kWrite | wire::kRead | wire::kAtomic | wire::kAtomicWrite) && !info.has(wire::kFlushEth);
 }
 
-/// Checks the payload length (IBA 9.7.4.1.6). It must equal the path MTU for First and Middle, be nonzero for Last, and not
-/// exceed the path MTU for Only.
+/// Checks the payload length (IBA 9.7.4.1.6). The length must equal the path MTU for First and Middle. It must not exceed the
+/// path MTU for Last and Only, and must not be zero for Last.
 bool legal_length(const Qp& qp, const wire::Packet& p) {
     if (p.info->has(wire::kRead | wire::kAtomic)) return true;
     if (p.info->has(wire::kFirst | wire::kMiddle)) return p.payload_length == qp.mtu;
@@ -153,10 +153,9 @@ void end_message(Context& ctx, Qp& qp, const wire::Packet& p) {
     Responder& rs = qp.responder;
     rs.in_message = false;
     rs.sequence.end_message();
-    count_message(ctx, qp, &EventCounters::rx_messages);
-    if (rs.message_is_write) bump(ctx.device(qp).write_requests);
-    // On UC, an incomplete SEND may have left a receive behind. A WRITE without immediate does not complete that receive; the
-    // next message that needs a receive uses it.
+    count_executed(ctx, qp, Executed(rs.message_is_write));
+    // On UC, the receive of an incomplete SEND stays in use. A WRITE without immediate does not complete that receive; the next
+    // message that needs a receive uses it.
     const bool takes_one = !rs.message_is_write || p.info->has(wire::kImmDt);
     if (rs.recv.held && takes_one) complete_recv(ctx, qp, &p, WcStatus::success, uint32_t(rs.received));
 }
@@ -175,7 +174,7 @@ Placed place_send(Context& ctx, Qp& qp, const wire::Packet& p) {
 Placed place_write(Context& ctx, Qp& qp, const wire::Packet& p) {
     Responder& rs = qp.responder;
     const bool last = p.info->has(wire::kLast | wire::kOnly);
-    // The payloads must add up to exactly the length in the RETH (IBA 9.7.4.1.6).
+    // The sum of the payload lengths must equal the length in the RETH (IBA 9.7.4.1.6).
     if (p.payload_length > rs.remaining || (last && p.payload_length != rs.remaining)) return {RequestFault::bad_length};
     if (!last && p.payload_length == rs.remaining) return {RequestFault::bad_length};
     Grant grant;
@@ -186,7 +185,7 @@ Placed place_write(Context& ctx, Qp& qp, const wire::Packet& p) {
     return {RequestFault::unreachable, place_slowly(ctx, qp, SlowRole::request, p, grant.target(), p.payload, p.payload_length)};
 }
 
-/// Takes a receive WQE for the first packet of a SEND or the last packet of a WRITE with immediate.
+/// Takes a receive WQE for the first packet of a SEND or the last packet of a WRITE with immediate, unless the QP holds one.
 TakeRecv take_if_needed(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (qp.responder.recv.held || !p.info->has(wire::kConsumesRecv)) return TakeRecv::ok;
     return p.info->has(wire::kSend) ? take_message(ctx, qp, p) : take_recv(ctx, qp, &p);
@@ -209,8 +208,8 @@ RequestFault whole_write_allowed(Context& ctx, Qp& qp, const wire::Packet& p) {
                                                                                            : RequestFault::access;
 }
 
-/// Schedules an ACK if the packet requests one. READs and atomics are acknowledged by their response, whatever the AckReq bit
-/// says (IBA 9.7.5.1.2). UC has no acknowledgements and ignores the bit (IBA 9.8.1).
+/// Schedules an ACK if the packet of a SEND or WRITE requests one. UC has no acknowledgements and ignores the AckReq bit (IBA
+/// 9.8.1). READs and atomics do not get here, because their responses acknowledge them (IBA 9.7.5.1.2).
 void acknowledge_if_asked(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (!p.ack_request || unacknowledged(qp.spec.type)) return;
     qp.responder.sequence.owe_ack();
@@ -231,7 +230,7 @@ void finish_message(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (p.info->has(wire::kLast | wire::kOnly)) end_message(ctx, qp, p);
 }
 
-/// Takes the receive that the packet needs, if any. Returns false if it is not available.
+/// Takes the receive that the packet needs, if any. Returns false if the packet cannot be executed now.
 bool ready_to_receive(Context& ctx, Qp& qp, const wire::Packet& p) {
     switch (take_if_needed(ctx, qp, p)) {
         case TakeRecv::ok:
@@ -269,7 +268,8 @@ void execute_message(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (placed.later == Placing::refused) fault(ctx, qp, placed.fault);
 }
 
-/// UC sends no NAKs. A gap in the PSNs drops the current message. The next First or Only starts a new one (IBA 9.8.2.2.2).
+/// Accepts any PSN, because UC sends no NAKs. A gap in the PSNs drops the current message, and the next First or Only starts a
+/// new message (IBA 9.8.2.2.2). Returns false if the packet is dropped.
 bool uc_resynchronise(Context& ctx, Qp& qp, const wire::Packet& p) {
     Responder& rs = qp.responder;
     const bool starts = p.info->has(wire::kFirst | wire::kOnly);
@@ -299,7 +299,7 @@ void fault_of_memory(Context& ctx, Qp& qp, const wire::Packet& p) {
     pass_refused(qp, p);
 }
 
-/// Handles a request while others wait for slow memory or for a missing packet.
+/// Handles a request while other requests wait for slow memory or for a missing packet.
 void receive_among_others(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (qp.waits_requests) return keep_behind(ctx, qp, SlowRole::request, p);
     execute_request(ctx, qp, p);

@@ -5,8 +5,8 @@
 namespace roci::qp {
 namespace {
 
-/// The timeout T of the program is a minimum; a requester may wait up to 4 T (IBA 9.9.2.1.1). Consecutive timeouts without any
-/// response mean that the peer is overloaded. The timeout is therefore doubled, so that the retries are not exhausted too soon.
+/// The timeout T of the program is a minimum; a requester may wait up to 4 T (IBA 9.9.2.1.1). Consecutive timeouts may mean that
+/// the peer is overloaded. Each of them therefore doubles the timeout, so that the retries are not exhausted too soon.
 constexpr uint8_t kMostTimeoutDoublings = 2;
 
 Nanos patience(const Qp& qp) { return qp.requester.ack_timeout << qp.requester.timeouts_in_a_row; }
@@ -29,6 +29,7 @@ void roll_back(Context& ctx, Qp& qp) {
     if (qp.reorder != nullptr) {
         forget_nak(ctx, qp);
         missing_go_back(ctx, qp);
+        forget_report(qp);
     }
     rq.window.go_back();
     rq.round_trip.abort();

@@ -1,7 +1,8 @@
-// Schedules QPs by deficit round robin (Shreedhar and Varghese, 1995): first among users, then among a user's sessions, then
-// among a session's QPs. Users have equal shares of an engine, whatever number of sessions and QPs they have. The sessions of a
-// user have equal shares as well. Memory is allocated only when a session is added. A QP that its congestion controller delays is
-// on no list; its pacing deadline adds it again.
+// Schedules QPs. Users take turns by deficit round robin (Shreedhar and Varghese, 1995), and so do the sessions of a user. The
+// QPs of a session take turns in the order in which they were added. Users have equal shares of an engine, whatever number of
+// sessions and QPs they have. The sessions of a user have equal shares as well. Memory is allocated only when a session is added.
+// A QP that its congestion controller delays is not on the list of requesters; its pacing deadline adds the QP again.
+// A user who has sent more than the user's rate permits is parked: the user's QPs get no turns until release().
 #pragma once
 
 #include <algorithm>
@@ -11,12 +12,13 @@
 #include <vector>
 
 #include "qp/state.hpp"
+#include "qp/user_rate.hpp"
 
 namespace roci::qp {
 
 /// Cost of sending one packet, expressed in bytes. The cost of a turn is this amount per packet plus the bytes sent.
 inline constexpr uint32_t kPacketCost = 512;
-/// The cost that a user or session may cause before the next one has its turn: about eight full packets.
+/// The cost that a user or session may incur before the next one has its turn: about eight full packets.
 inline constexpr int64_t kShareQuantum = 8 * (kPacketCost + 4096);
 
 /// How a QP ended its turn.
@@ -26,8 +28,8 @@ enum class TurnEnd : uint8_t {
     interrupted,   ///< the QP worked and has more work
 };
 
-/// A circular list whose members take turns. The first member is served as long as it has credit. A member has `next` and
-/// `previous` of its own type, and `credit`.
+/// A circular list whose members take turns. The first member is served as long as it has credit. A member has the fields `next`,
+/// `previous` and `credit`.
 template <class Member>
 class Rotation {
 public:
@@ -51,7 +53,7 @@ public:
     }
     /// Ends the turn of the first member.
     void pass_on() { first_ = first_->next; }
-    /// Returns the first member that has credit. Members that are skipped get a quantum.
+    /// Moves to the first member that has credit and returns it. Each skipped member gets a quantum.
     Member& with_credit() {
         while (first_->credit <= 0) {
             first_->credit += kShareQuantum;
@@ -64,28 +66,40 @@ private:
     Member* first_ = nullptr;
 };
 
-/// QPs that wait for a turn in one role. Each QP belongs to a share (Qp::share), which is that of its session. QPs without a
-/// session have share 0.
+/// QPs that wait for a turn in one role. Each session has a share, and Qp::share is the number of the share of the QP's session.
+/// QPs without a session have share 0.
 template <Turn Qp::*turn>
 class RunQueue {
 public:
     RunQueue() { open(0, 0); }
     RunQueue(const RunQueue&) = delete;
 
-    /// Adds a share to a user. Both are small numbers, which are used again after close().
-    void open(uint16_t share, uint16_t user) {
+    /// Adds a share to a user. Both are small numbers. A share's number is used again after close(), a user's number after
+    /// leave(). `rate` limits what the user sends; nullptr: no limit.
+    void open(uint16_t share, uint16_t user, UserRate* rate = nullptr) {
         if (user >= users_.size()) users_.resize(user + 1u);
         if (users_[user] == nullptr) users_[user] = std::make_unique<User>();
+        users_[user]->rate = rate;
+        limits_ = limits_ || rate != nullptr;
+        parked_.reserve(users_.size());
         if (share >= sessions_.size()) sessions_.resize(share + 1u);
         sessions_[share] = std::make_unique<Session>();
         sessions_[share]->user = users_[user].get();
     }
     /// Removes a share that has no QP on the list.
     void close(uint16_t share) { sessions_[share].reset(); }
+    /// Called for a user without shares.
+    void leave(uint16_t user) {
+        std::erase(parked_, users_[user].get());
+        users_[user]->resumes = 0;
+        users_[user]->rate = nullptr;
+    }
 
+    /// Returns the number of QPs on the list. QPs of parked users count.
     uint32_t count() const { return count_; }
-    bool empty() const { return count_ == 0; }
-    /// Returns true if QPs of several users wait, so that turns should be short.
+    /// Returns true if no QP may have a turn.
+    bool empty() const { return active_.empty(); }
+    /// Returns true if QPs of several users wait. Turns should then be short.
     bool contended() const { return active_.several(); }
 
     /// Appends the QP to those of its session, if it is not on the list yet.
@@ -112,8 +126,8 @@ public:
         unlink(*served_, *turn_of_);
         return *turn_of_;
     }
-    /// Ends the turn of the QP that take() returned; the QP may be on the list again. The other sessions come first, whatever
-    /// credit is left, in two cases: the turn had no work, or the session has only this QP and the QP finished.
+    /// Ends the turn of the QP that take() returned; the QP may be on the list again. In two cases the next user and session have
+    /// their turn whatever credit is left: the QP did nothing, or the QP finished and is the first of its session on the list.
     void done(uint64_t cost, TurnEnd end) {
         Session& s = *std::exchange(served_, nullptr);
         s.credit -= int64_t(cost);
@@ -124,6 +138,38 @@ public:
         }
         if (s.first == nullptr) delist(s);
     }
+    /// Returns true if a user with a limited rate has used this queue.
+    bool limits() const { return limits_; }
+    /// Charges what the QP has sent in its turn to the rate of its user. Called after done() if limits(). Parks the user if the
+    /// rate is exceeded.
+    void charge(const Qp& qp, Nanos now, uint64_t packets, uint64_t bytes) {
+        User& u = *sessions_[qp.share]->user;
+        if (u.rate == nullptr || bytes == 0) return;
+        const Nanos at = u.rate->charge(now, packets, bytes);
+        if (at <= now || u.resumes != 0) return;
+        u.rate->count_wait();
+        u.resumes = at;
+        parked_.push_back(&u);
+        if (u.listed()) active_.remove(u);
+    }
+    /// Gives turns again to parked users who may send now.
+    void release(Nanos now) {
+        std::erase_if(parked_, [&](User* u) {
+            if (u->resumes > now) return false;
+            u->resumes = u->rate->due();  // another engine may have sent in the meantime
+            if (u->resumes > now) return false;
+            u->resumes = 0;
+            if (!u->sessions.empty()) active_.add(*u);
+            return true;
+        });
+    }
+    /// Returns the time when release() should be called, or kNever.
+    Nanos next_release() const {
+        Nanos next = kNever;
+        for (const User* u : parked_) next = std::min(next, u->resumes);
+        return next;
+    }
+    bool parked(const Qp& qp) const { return sessions_[qp.share]->user->resumes != 0; }
     /// Returns the QP that take() is likely to return next, or nullptr if the list is empty.
     Qp* peek() const { return active_.empty() ? nullptr : active_.first().sessions.first().first; }
     template <class Visit>
@@ -146,6 +192,8 @@ private:
         Rotation<Session> sessions;  ///< sessions that have QPs on the list
         User *next = nullptr, *previous = nullptr;
         int64_t credit = kShareQuantum;
+        UserRate* rate = nullptr;
+        Nanos resumes = 0;  ///< 0: not parked
         bool listed() const { return next != nullptr; }
     };
 
@@ -158,7 +206,7 @@ private:
     }
     void enlist(Session& s) {
         s.user->sessions.add(s);
-        if (!s.user->listed()) active_.add(*s.user);
+        if (!s.user->listed() && s.user->resumes == 0) active_.add(*s.user);
     }
     /// Removes a session from the rotation. An idle session keeps at most one quantum of credit, but a negative credit stays.
     void delist(Session& s) {
@@ -166,14 +214,16 @@ private:
         s.user->sessions.remove(s);
         if (!s.user->sessions.empty()) return;
         s.user->credit = std::min(s.user->credit, kShareQuantum);
-        active_.remove(*s.user);
+        if (s.user->listed()) active_.remove(*s.user);
     }
 
     std::vector<std::unique_ptr<Session>> sessions_;  ///< indexed by share
     std::vector<std::unique_ptr<User>> users_;        ///< never removed; as many as existed at the same time
-    Rotation<User> active_;                           ///< users that have QPs on the list
-    Session* served_ = nullptr;                       ///< session whose turn is in progress
-    Qp* turn_of_ = nullptr;                           ///< QP whose turn is in progress or was the last one
+    Rotation<User> active_;                           ///< users that have QPs on the list and are not parked
+    std::vector<User*> parked_;
+    bool limits_ = false;
+    Session* served_ = nullptr;  ///< session whose turn is in progress
+    Qp* turn_of_ = nullptr;      ///< QP whose turn is in progress or was the last one
     uint32_t count_ = 0;
 };
 

@@ -12,16 +12,16 @@
 
 namespace roci::qp {
 
-/// A fetched send WQE. The engine's copy of the WQE follows it; retransmission uses only this copy. The record is a block of the
-/// engine's slab until the WQE completes. The few outstanding WQEs therefore remain in the nearest cache, whatever the number of
-/// QPs and the length of their queues.
+/// A fetched send WQE. The engine's copy of the WQE follows the record in memory; retransmission uses only this copy. The record
+/// occupies a block of the engine's slab until the WQE completes. The outstanding WQEs are few, so they remain in the nearest
+/// cache, whatever the number of QPs and the length of their queues.
 struct alignas(64) SendRecord {
     uint32_t length = 0;   ///< message length in bytes
     uint32_t packets = 0;  ///< number of PSNs: request packets, or response packets of a READ
     Psn first_psn;
     uint32_t ssn = 0;  ///< send sequence number, compared with the limit of end-to-end credits (IBA 9.7.7.2)
     WorkKind kind = WorkKind::none;
-    abi::WcStatus fault = abi::WcStatus::success;  ///< fault that was found locally; reported when the record is the oldest
+    abi::WcStatus fault = abi::WcStatus::success;  ///< local fault; reported when the record is the oldest
     bool signaled = false, fence = false;
     bool outstanding = false;  ///< READ or atomic whose request was sent; only SendQueue writes it
     bool executed = false;     ///< local operation that was executed; retransmission does not repeat it
@@ -36,7 +36,7 @@ static_assert(sizeof(SendRecord) == 64);
 inline abi::SendWqe& wqe(SendRecord& r) { return *reinterpret_cast<abi::SendWqe*>(&r + 1); }
 inline const abi::SendWqe& wqe(const SendRecord& r) { return *reinterpret_cast<const abi::SendWqe*>(&r + 1); }
 
-/// The record that has the PSN, from `r` on. nullptr: there is none.
+/// Returns the record that has the PSN, from `r` on, or nullptr if there is none.
 inline SendRecord* record_at(SendRecord* r, Psn psn) {
     while (r != nullptr && psn_span(r->first_psn, psn) >= r->packets) r = r->next;
     return r;
@@ -53,6 +53,7 @@ public:
     bool all_sent() const { return cursor_ == fetched_; }
     /// Returns true if all records before the cursor are complete.
     bool at_oldest() const { return tail_ == cursor_; }
+    uint32_t cursor() const { return cursor_; }  ///< WQE of the packet to be sent next
     bool within_message() const { return packet_ != 0; }
     uint32_t packet() const { return packet_; }       ///< number, within the record at the cursor, of the packet to be sent next
     SendRecord* oldest() const { return oldest_; }    ///< record at tail; nullptr if there is none
@@ -86,8 +87,8 @@ public:
         while (oldest_ != nullptr) drop_oldest();
         rewind({});
     }
-    /// Records that the packet at the cursor was sent. Returns the number of PSNs that it uses: a READ request uses those of all
-    /// its remaining responses.
+    /// Records that the packet at the cursor was sent. Returns the number of PSNs that the packet uses: a READ request uses those
+    /// of all its remaining responses.
     uint32_t sent() {
         SendRecord& r = *current_;
         const bool responds = needs_response(r.kind);
@@ -101,13 +102,13 @@ public:
         if (packet_ >= r.packets) advance();
         return psns;
     }
-    /// Moves the cursor past the local operation at the cursor, which was executed.
+    /// Moves the cursor to the next record. Called when the record at the cursor was sent, or executed as a local operation.
     void advance() {
         ++cursor_;
         current_ = current_->next;
         packet_ = 0;
     }
-    /// Returns true if the cursor is behind the oldest record.
+    /// Returns true if records at the cursor were completed, so the cursor is before the oldest record.
     bool behind() const { return int32_t(cursor_ - tail_) < 0; }
     /// Moves the cursor back to the oldest unacknowledged PSN.
     void rewind(Psn acked) {
@@ -129,8 +130,8 @@ public:
         *this = SendQueue(records_);
     }
 
-    /// Describes a violated invariant, or returns nullptr. `window` holds the PSNs of the same requester, which must be able to
-    /// send.
+    /// Returns a description of a violated invariant, or nullptr. `window` contains the PSNs of the same requester. The QP must
+    /// be in RTS or SQD.
     const char* check(const SendWindow& window) const;
 
     SendQueue() = default;
@@ -142,7 +143,7 @@ private:
     SendRecord* oldest_ = nullptr;
     SendRecord* current_ = nullptr;
     SendRecord* newest_ = nullptr;
-    Slab* records_ = nullptr;  ///< slab of the engine for WQEs of this stride; nullptr if no engine has the QP
+    Slab* records_ = nullptr;  ///< slab of the engine for WQEs of this stride; nullptr before attach() and after detach()
     uint8_t reads_outstanding_ = 0;
 };
 

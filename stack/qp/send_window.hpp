@@ -1,4 +1,4 @@
-// The PSNs of a requester. Only SendWindow writes them. The roles report events to it and read its state.
+// The PSNs of a requester. Only SendWindow writes them. The roles report events to SendWindow and read its state.
 #pragma once
 
 #include <cassert>
@@ -11,14 +11,14 @@ namespace roci::qp {
 /// Returns the number of steps forward from `from` to `to`, modulo 2^24.
 inline uint32_t psn_span(Psn from, Psn to) { return (to.value() - from.value()) & kMask24; }
 
-/// The PSNs are ordered: acked <= next <= highest_sent <= allocated. If next == acked, no response is outstanding. After
-/// go_back(), next < highest_sent.
+/// The PSNs are ordered: acked <= next <= highest_sent <= allocated. If next == acked, no response is awaited. After go_back(),
+/// next < highest_sent until all packets have been sent again.
 class SendWindow {
 public:
     /// Limit of allocated PSNs. Outstanding PSNs must not exceed half of the PSN space (IBA 9.7.2).
     static constexpr uint32_t kMaxAllocated = 1u << 22;
-    /// Limit including one work request of any length, because one is always accepted. The longest are READs and messages of 2^31
-    /// bytes in packets of 256 bytes.
+    /// Limit including one more work request of any length, because has_room() ignores the length of the next request. The
+    /// longest request has 2^31 bytes in packets of 256 bytes.
     static constexpr uint32_t kMaxSpan = kMaxAllocated + (1u << 23);
 
     Psn acked() const { return acked_; }                ///< oldest PSN that is not acknowledged
@@ -29,14 +29,15 @@ public:
     uint32_t in_flight() const { return psn_span(acked_, next_); }
     uint32_t unanswered() const { return psn_span(acked_, highest_sent_); }
     bool awaits_answer() const { return acked_ != next_; }
-    /// Returns true if a part of the packets must be sent again after go_back().
+    /// Returns true if packets remain to be sent again after go_back().
     bool repeats() const { return next_ != highest_sent_; }
-    /// Number of the oldest PSNs that are known to be lost. They are repaired while newer ones remain outstanding.
+    /// Returns the number of PSNs, from acked() on, that are treated as lost. They are sent again while newer PSNs remain
+    /// outstanding.
     uint32_t lost() const { return lost_; }
     bool repair_due() const { return repaired_ < lost_; }
     Psn repair_next() const { return acked_ + repaired_; }
     uint32_t repair_left() const { return lost_ - repaired_; }
-    /// Returns true if the PSN was sent and is not acknowledged. A response may carry only such a PSN (C9-157).
+    /// Returns true if the PSN was sent and is not acknowledged. Only such a PSN is valid in a response (C9-157).
     bool may_answer(Psn psn) const { return psn_span(acked_, psn) < unanswered(); }
     bool has_room() const { return psn_span(acked_, allocated_) <= kMaxAllocated; }
 
@@ -50,8 +51,8 @@ public:
         allocated_ = first + packets;
         return first;
     }
-    /// Records that the packet at `next` was sent. A READ request uses the PSNs of its responses. Returns true if it was sent for
-    /// the first time.
+    /// Records that the packet at `next` was sent. A READ request uses the PSNs of its responses. Returns true if the packet was
+    /// sent for the first time.
     bool sent(uint32_t psns) {
         next_ = next_ + psns;
         assert(psn_span(acked_, next_) <= psn_span(acked_, allocated_));
@@ -59,8 +60,8 @@ public:
         if (first) highest_sent_ = next_;
         return first;
     }
-    /// Acknowledges the oldest `psns` PSNs. Returns true if some of them were due to be sent again; the send queue's cursor must
-    /// then skip them.
+    /// Acknowledges the oldest `psns` PSNs. Returns true if go_back() had scheduled some of them to be sent again; the send
+    /// queue's cursor must then skip them.
     bool acknowledge(uint32_t psns) {
         assert(psns <= unanswered());
         const bool overtaken = psns > in_flight();
@@ -82,15 +83,15 @@ public:
         lost_ = psns < in_flight() ? psns : in_flight();
         repaired_ = 0;
     }
-    /// Records that `psns` packets from repair_next() on were sent again.
+    /// Records that `psns` packets from repair_next() on were sent again, or need not be sent again.
     void repaired(uint32_t psns) {
         assert(psns <= repair_left());
         repaired_ += psns;
     }
-    /// Ends sending: afterwards no packet is outstanding.
+    /// Ends sending. Afterwards no packet is outstanding.
     void abandon() { start(allocated_); }
 
-    /// Describes a violated invariant, or returns nullptr.
+    /// Returns a description of a violated invariant, or nullptr.
     const char* check() const;
 
 private:

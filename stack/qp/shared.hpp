@@ -1,5 +1,5 @@
-// State that the conductor and all engines of one rocid share: the memory of the hot path, and the tables that the conductor
-// writes and every engine reads. io/tables.hpp describes when an entry may be freed.
+// State that the conductor and all engines of one rocid share: the memory of the hot path, the tables that the conductor writes
+// and every engine reads, and the rings between engines and conductor. io/tables.hpp describes when an entry may be freed.
 #pragma once
 
 #include <array>
@@ -29,9 +29,9 @@ struct Shared {
     io::PointerTable<Srq> srqs;               ///< XRC SRQs by SRQ number
     io::PointerTable<io::PortAddresses> addresses;
     std::atomic<const io::MulticastTable*> multicast{nullptr};
-    std::unique_ptr<io::HandoverMatrix> handover;                         ///< only with several engines; created before them
-    std::array<std::unique_ptr<io::GsiRing>, abi::kMaxEngines> gsi;       ///< by engine, which creates it; read by the conductor
-    std::array<std::unique_ptr<io::FrameRing>, abi::kMaxEngines> frames;  ///< by engine, which creates it; read by the conductor
+    std::unique_ptr<io::HandoverMatrix> handover;                         ///< set if there are several engines
+    std::array<std::unique_ptr<io::GsiRing>, abi::kMaxEngines> gsi;       ///< by engine; from engine to conductor
+    std::array<std::unique_ptr<io::FrameRing>, abi::kMaxEngines> frames;  ///< by engine; from engine to conductor
 };
 
 }  // namespace roci::qp

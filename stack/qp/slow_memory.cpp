@@ -104,7 +104,8 @@ SlowJob* job_for(Context& ctx, Qp& qp, SlowRole role, const wire::Packet& p, mem
     return job;
 }
 
-/// Submits the request of a packet. `described`: the pieces of the request are complete.
+/// Submits the memory access of a packet to its worker. If `described` is false, because a piece is unreachable, or if the worker
+/// cannot take the access, frees the job and returns `refused` or `lost`.
 Placing begin(Context& ctx, Qp& qp, SlowJob* job, bool described) {
     const bool slow = described && job->count != 0;
     if (slow && ctx.slow->submit(*job, ctx.engine)) {
@@ -132,7 +133,7 @@ void drop_behind(Context& ctx, SlowQueue& q) {
     q.count = 0;
 }
 
-/// Executes the packets that arrived while the first one waited.
+/// Executes the packets that were kept behind the first one, until a packet has to wait again.
 void run_behind(Context& ctx, Qp& qp, SlowRole role) {
     SlowQueue& q = queue_of(*qp.slow, role);
     while (!flag_of(qp, role) && q.first != nullptr) {
@@ -241,7 +242,7 @@ void keep_behind(Context& ctx, Qp& qp, SlowRole role, const wire::Packet& p) {
 
 namespace {
 
-/// Looks up the range in the bytes that were fetched. Returns false if other bytes must be fetched.
+/// Looks up the range in the fetched bytes. Returns false if a new fetch is needed, otherwise sets `out`.
 bool look_up(Context& ctx, SlowJob*& stage, uint64_t message, uint64_t offset, uint32_t length, Staged& out) {
     if (stage == nullptr) return false;
     out.result = Staged::Result::waits;
@@ -257,7 +258,8 @@ bool look_up(Context& ctx, SlowJob*& stage, uint64_t message, uint64_t offset, u
     return holds;
 }
 
-/// Fetches as many bytes as a stage holds. If the bytes behind the packet cannot be described, fetches only those of the packet.
+/// Begins to fetch kStage bytes, or the rest of the message. If these bytes cannot be described, fetches only those of the
+/// packet.
 template <class Describe>
 Staged fetch_ahead(Context& ctx, Qp& qp, SlowJob*& stage, SlowRole role, uint32_t packet, uint64_t rest, Describe describe) {
     using enum Staged::Result;

@@ -1,9 +1,9 @@
 // Access of a QP to slow memory, which only a worker may access (mem/slow_memory.hpp). A packet that needs slow memory waits, and
 // the QP's later packets in the same direction wait behind it. The QP therefore executes one request and one response at a time.
 //
-// An incoming packet is kept with its frame and takes effect when its bytes are in place. Packets behind it are kept too. If
-// there is no room for a packet, it is dropped as if the network had lost it. For outgoing packets, the payload of several
-// packets is fetched at once.
+// An incoming packet is kept with its frame and takes effect when its bytes are in place. Packets behind it are kept too. If a
+// packet cannot be kept, it is dropped as if the network had lost it. For outgoing packets, the payload of several packets is
+// fetched at once.
 #pragma once
 
 #include <span>
@@ -26,32 +26,32 @@ enum class SlowRole : uint8_t {
     answer,    ///< payload of outgoing READ responses is read
 };
 
-/// A QP's request for slow memory. Its frame, or the bytes that it fetches, follow it in memory.
+/// A QP's request for slow memory. The packet's frame, or the fetched bytes, follow this object in memory.
 struct alignas(64) SlowJob : mem::SlowRequest {
     SlowRole role = SlowRole::request;
     bool pending = false;
     mem::SlowLane* lane = nullptr;
     Qp* qp = nullptr;       ///< nullptr: no QP waits for the result any more
-    mem::WindowUse window;  ///< keeps the window open until a peer's bytes are written through it
+    mem::WindowUse window;  ///< reference to the memory window of the access, until the access ends
     wire::Packet packet;    ///< roles request and response: points into the frame
     SlowJob* next = nullptr;
-    int kept_for = -1;  ///< number of the worker for whose user the frame is counted; -1 if for none
-    // roles payload and answer: the message and the part of it
+    int kept_for = -1;  ///< number of the worker whose count of kept frames includes this frame; -1: none
+    // for the roles payload and answer: identifies the message, and the part of the message that is fetched
     uint64_t message = 0;
     uint64_t offset = 0;
     uint32_t length = 0;
     std::byte* bytes() { return reinterpret_cast<std::byte*>(this + 1); }
 };
 
-/// The incoming packets of one direction that wait.
+/// The waiting packets of one role, request or response.
 struct SlowQueue {
     static constexpr uint32_t kMost = 256;  ///< limit of packets
     SlowJob* now = nullptr;                 ///< the packet whose memory access is in progress
     SlowJob *first = nullptr, *last = nullptr;
-    uint32_t count = 0;  ///< number of packets behind it
+    uint32_t count = 0;  ///< number of packets behind `now`
 };
 
-/// The slow memory state of a QP. A QP that never used slow memory has none.
+/// The slow memory state of a QP. A QP has no such state before it first uses slow memory.
 struct SlowState {
     SlowQueue requests, responses;
     SlowJob* payload = nullptr;
@@ -59,10 +59,10 @@ struct SlowState {
     bool closing = false;  ///< the QP is being reset or removed; waiting packets take no effect any more
 };
 
-/// The blocks of an engine, and the lanes on which it has requests in progress.
+/// An engine's blocks for jobs and states, and the lanes on which the engine has requests in progress.
 class SlowMemory {
 public:
-    static constexpr uint32_t kGrh = 40;          ///< room behind a frame for the GRH of a datagram, bytes
+    static constexpr uint32_t kGrh = 40;          ///< space behind a frame for the GRH of a datagram, bytes
     static constexpr uint32_t kStage = 16 << 10;  ///< bytes fetched ahead
     static constexpr uint32_t kFrameBytes = wire::kMaxFrame + kGrh;
     static constexpr uint32_t kMostBehind = 1024;  ///< limit of kept frames that wait for one user's memory
@@ -76,9 +76,10 @@ public:
     /// Returns true if a completed request was not collected yet.
     bool has_done() const;
 
-    // Allocates a block for a packet. All of these functions return nullptr if there is no memory.
+    // take_frame() copies a packet into a new block. All take functions return nullptr if memory is exhausted.
     SlowJob* take_frame(SlowRole role, const wire::Packet& packet);
-    /// Like take_frame(), for a packet behind one that waits on `lane`.
+    /// Like take_frame(), for a packet behind another packet that waits on `lane`. Also returns nullptr if kMostBehind is
+    /// reached.
     SlowJob* take_frame_behind(SlowRole role, const wire::Packet& packet, const mem::SlowLane& lane);
     SlowJob* take_stage(SlowRole role);
     SlowState* take_state();
@@ -100,10 +101,9 @@ private:
 enum class Placing : uint8_t {
     refused,  ///< the memory cannot be written, or the packet refers to no memory
     waits,    ///< the packet is kept and takes effect later
-    lost,     ///< there is no room to keep the packet: it is treated as not received
+    lost,     ///< the packet cannot be kept and is treated as not received
 };
-/// The destination of a payload: [offset, offset + length) of a list of SGEs, or `va` of a region. `payload` points into the
-/// packet.
+/// The destination of a payload: position `offset` in a list of SGEs, or address `va` in a region.
 struct Target {
     const SgeList* sges = nullptr;
     uint64_t offset = 0;
@@ -111,6 +111,7 @@ struct Target {
     uint64_t va = 0;
     mem::WindowUse* window = nullptr;
 };
+/// Stores `length` bytes from `payload` on, which are a part of the packet's payload.
 Placing place_slowly(Context& ctx, Qp& qp, SlowRole role, const wire::Packet& packet, const Target& to, const uint8_t* payload,
                      uint32_t length);
 /// Stores a datagram and its GRH.
@@ -119,34 +120,35 @@ Placing place_datagram_slowly(Context& ctx, Qp& qp, const wire::Packet& packet, 
 Placing place_original_slowly(Context& ctx, Qp& qp, const wire::Packet& packet, const SgeList& sges);
 /// Executes an atomic on the region.
 Placing exchange_slowly(Context& ctx, Qp& qp, const wire::Packet& packet, const Target& at);
-/// Keeps a packet that arrives while the QP waits, if there is room.
+/// Keeps a packet that arrives while an earlier packet of its role waits. Drops the packet if it cannot be kept.
 void keep_behind(Context& ctx, Qp& qp, SlowRole role, const wire::Packet& packet);
 
 // ---- outgoing
 struct Staged {
     enum class Result : uint8_t { ready, waits, refused } result = Result::refused;
     const std::byte* bytes = nullptr;
-    bool ends = false;  ///< the fetched bytes end here; the rest of the message is not fetched yet
+    bool ends = false;  ///< no bytes behind these have been fetched
 };
-/// Fetches bytes [offset, offset + length) of the message in the SGEs. `message` identifies the message, which has `total` bytes.
+/// Returns bytes [offset, offset + length) of the message in the SGEs, or begins to fetch them. `message` identifies the message,
+/// and `total` is its length.
 Staged stage_payload(Context& ctx, Qp& qp, const SgeList& sges, uint64_t message, uint64_t offset, uint32_t length,
                      uint64_t total);
 Staged stage_answer(Context& ctx, Qp& qp, const mem::MemoryRegion& region, const ResponderJob& job, uint64_t va, uint64_t offset,
                     uint32_t length);
-/// Returns true if READ responses wait for slow memory.
+/// Returns true if the QP's READ responses wait for slow memory.
 inline bool answer_waits(const Qp& qp) { return qp.slow != nullptr && qp.slow->answer != nullptr && qp.slow->answer->pending; }
 
 // ---- both directions
-/// Continues the QPs whose requests are done. Returns true if there were any.
+/// Continues the QPs whose requests are done. Returns true if any request was done.
 bool collect_slow(Context& ctx);
 /// Returns true if the flush must wait, because it would return buffers to the program that a worker may still write.
 bool flush_waits(const Qp& qp);
-/// Drops the kept packets of a QP in the error state.
+/// Drops the packets that wait behind another packet, and the payload that was fetched.
 void forget_slow(Context& ctx, Qp& qp);
-/// Called before the QP is reset or removed. Begins no new requests. Returns false while a worker may still write the QP's
-/// buffers; the caller then tries again.
+/// Called before the QP is reset or removed. Prevents new requests. Returns false while a worker may still access memory for an
+/// incoming packet; the caller then tries again.
 bool close_slow(Context& ctx, Qp& qp);
-/// Releases the slow memory state of a QP at once, even if requests are in progress.
+/// Releases the slow memory state of a QP at once. Requests in progress have no effect on the QP any more.
 void drop_slow(Context& ctx, Qp& qp);
 
 }  // namespace roci::qp

@@ -1,6 +1,6 @@
 // The state of a QP: plain data, grouped by role. The roles are functions over this state, each in its own file. Only the owning
-// engine accesses it. The state is small, and each role has its own cache lines. Thousands of QPs compete for the cache, so each
-// message loads only the lines that it needs.
+// engine changes the state; the conductor reads only the parts that spec.hpp names. Thousands of QPs compete for the cache.
+// Therefore the state is small, each role has its own cache lines, and each message loads only the lines that it needs.
 #pragma once
 
 #include <atomic>
@@ -33,7 +33,7 @@ struct Requester {
     bool credits_valid = false;             ///< the peer sends credits
     bool credit_probe = false;              ///< one message beyond the limit is outstanding (IBA 9.7.7.2.5)
     bool blocked = false;                   ///< the record at the cursor has a fault; no later request is sent
-    bool implied_nak_pending = false;       ///< the requester went back for a lost response and still waits for it
+    bool implied_nak_pending = false;       ///< a lost response was requested again, and nothing was acknowledged since
     uint8_t retries_left = 0, rnr_retries_left = 0;
     uint8_t timeouts_in_a_row = 0;
     SendWindow window;
@@ -49,7 +49,7 @@ struct Requester {
 };
 static_assert(offsetof(Requester, congestion) == 128 && sizeof(Requester) == 192);
 
-/// A shared receive queue. It has cache lines of its own, like all data that an engine writes.
+/// A shared receive queue. It shares no cache line with other objects, because its engine writes it.
 struct alignas(64) Srq {
     const SrqSpec spec;
     rings::RqView rq;  ///< resize_srq may replace the ring
@@ -87,8 +87,8 @@ struct RecvWork {
     Srq* srq = nullptr;  ///< the SRQ that it came from; nullptr if it came from the QP's own queue
 };
 
-/// A READ, atomic or ATOMIC WRITE that is being answered. It is kept afterwards so that a duplicate can be answered again (IBA
-/// 9.7.5.1.5 / C9-150).
+/// A READ, atomic or ATOMIC WRITE that is being answered. The job is removed when its last response is sent. A later duplicate of
+/// the request gets a new job (IBA 9.7.5.1.5, C9-150).
 struct ResponderJob {
     Psn first;          ///< PSN of the first response packet
     uint32_t sent = 0;  ///< number of response packets sent
@@ -111,7 +111,7 @@ struct AtomicResult {
     bool valid() const { return msn.value != kNoMsn; }
 };
 
-/// READs and atomics to be answered, in PSN order. The ring has room for max_dest_rd_atomic new jobs and the same number of
+/// READs and atomics to be answered, in PSN order. The ring has slots for max_dest_rd_atomic new jobs and the same number of
 /// replays.
 struct JobRing {
     std::unique_ptr<ResponderJob[]> slots;
@@ -135,7 +135,7 @@ struct JobRing {
         at(i) = job;
     }
 };
-/// The results of the last atomics.
+/// The results of the last atomics, in a ring.
 struct AtomicResults {
     std::unique_ptr<AtomicResult[]> slots;
     uint32_t size = 0, next = 0;
@@ -174,12 +174,12 @@ struct alignas(64) Qp {
     Owner owner;
     // ---- hot, both roles
     State state = State::reset;
-    bool has_work = false;  ///< the requester may have requests to send or to find (the client may post without a doorbell)
+    bool has_work = false;  ///< the requester may have requests to send, or the client may post requests without a doorbell
     bool sqd_pending : 1 = false;     ///< in SQD: the SQ_DRAINED event was not raised yet
     bool notify_drained : 1 = false;  ///< raise the SQ_DRAINED event, because the client asked for it
     bool established : 1 = false;
     uint8_t linger = 0;
-    uint16_t share = 0;  ///< share of its session in the run queues
+    uint16_t share = 0;  ///< number of the session's share in the run queues
     uint8_t mtu_shift = 0;
     uint8_t retry_cnt = 0, rnr_retry = 0, min_rnr_timer = 0;
     uint8_t max_rd_atomic = 0, max_dest_rd_atomic = 0;
@@ -207,11 +207,12 @@ struct alignas(64) Qp {
 };
 static_assert(offsetof(Qp, state) == 128 && offsetof(Qp, path) == 192 && sizeof(Qp) == 896);
 
-/// Returns true if the QP's SRQ matches tags. The receiving side tests `srq` first, because that cache line is loaded anyway;
-/// `tags` is in a cache line of the requester.
+/// Returns true if the QP's SRQ matches tags. Tests `srq` first, because a receiver has loaded that cache line already; `tags` is
+/// in a cache line of the requester.
 inline bool matches_tags(const Qp& qp) { return qp.spec.srq != nullptr && qp.tags != nullptr; }
 
-// Prefetches the cache lines of a QP that will have its turn soon. The first lines show which other lines will be needed.
+// The functions below prefetch cache lines of a QP that will have its turn soon. The lines of prefetch_basics() show which other
+// lines will be needed.
 inline void prefetch_lines(const void* from, const void* end) {
     for (const auto* p = static_cast<const std::byte*>(from); p < end; p += 64) __builtin_prefetch(p);
 }
@@ -219,30 +220,31 @@ inline void prefetch_basics(const Qp& qp) {
     __builtin_prefetch(&qp.spec);
     __builtin_prefetch(&qp.state);
 }
-/// Prefetches path and counters, which every packet needs in either direction.
+/// Prefetches the path and the first counters, which packets of both directions need.
 inline void prefetch_path(const Qp& qp) { prefetch_lines(&qp.path, &qp.counters.events.retransmits); }
 inline void prefetch_requester(const Qp& qp) {
     __builtin_prefetch(&qp.timer);
     prefetch_lines(&qp.requester, &qp.requester + 1);
 }
-/// Prefetches the responder, without a receive in progress.
+/// Prefetches the first cache line of the responder, and the location of the receive queue.
 inline void prefetch_responder(const Qp& qp) {
     __builtin_prefetch(&qp.spec.rq);
     __builtin_prefetch(&qp.responder);
 }
 
-/// Returns the number of packets in the response to a READ. The response to an atomic or an empty READ is one packet.
+/// Returns the number of packets in the response to a READ of `length` bytes. The response to an atomic or an empty READ is one
+/// packet.
 inline uint32_t response_packets(const Qp& qp, uint32_t length) {
     return length == 0 ? 1 : uint32_t((uint64_t{length} + qp.mtu - 1) >> qp.mtu_shift);
 }
 inline uint32_t response_packets(const Qp& qp, const ResponderJob& job) { return response_packets(qp, job.length); }
-/// Returns one past the PSN of the last response.
+/// Returns one past the PSN of the job's last response.
 inline Psn end_psn(const Qp& qp, const ResponderJob& job) { return job.first + response_packets(qp, job); }
 inline bool overlap(const Qp& qp, const ResponderJob& a, const ResponderJob& b) {
     return a.first.in_window(b.first, response_packets(qp, b)) || b.first.in_window(a.first, response_packets(qp, a));
 }
 
-/// Describes an invariant that is violated between rounds of the engine, or returns nullptr (check.cpp).
+/// Returns a description of an invariant that is violated between rounds of the engine, or nullptr (check.cpp).
 const char* check(const Qp& qp);
 
 }  // namespace roci::qp

@@ -51,8 +51,8 @@ constexpr uint8_t credit_code(uint32_t posted) {
 
 /// The kinds of send work requests.
 enum class WorkKind : uint8_t { none, send, write, read, atomic, atomic_write, local };
-/// Returns true for work that the peer answers with a READ or atomic response. Such work uses a responder resource (IBA 9.7.7,
-/// max_rd_atomic).
+/// Returns true for work that the peer answers with a READ or atomic response. The number of such requests in progress is limited
+/// by max_rd_atomic (IBA 9.7.7).
 constexpr bool needs_response(WorkKind k) { return k == WorkKind::read || k == WorkKind::atomic || k == WorkKind::atomic_write; }
 /// Payload length of an ATOMIC WRITE (IBA 1.6, annex on memory placement extensions).
 inline constexpr uint32_t kAtomicWriteBytes = 8;
@@ -60,7 +60,7 @@ inline constexpr uint32_t kAtomicWriteBytes = 8;
 struct WorkInfo {
     WorkKind kind = WorkKind::none;
     abi::WcOpcode wc = abi::WcOpcode::send;
-    bool takes_recv = false;  ///< consumes a receive WQE of the peer and therefore counts against end-to-end credits
+    bool takes_recv = false;  ///< consumes a receive WQE of the peer, so end-to-end credits apply
     wire::Operation only{}, first{}, middle{}, last{};
 };
 
@@ -90,11 +90,11 @@ constexpr std::array<WorkInfo, 16> make_work_table() {
 }
 }  // namespace detail
 inline constexpr std::array<WorkInfo, 16> kWork = detail::make_work_table();
-/// Accepts any byte. The result for an unknown opcode has kind none.
+/// Returns the row of an opcode. The opcode may be any byte; the row of an unknown opcode has kind none.
 constexpr const WorkInfo& work_info(abi::WrOpcode o) { return kWork[size_t(o) < kWork.size() ? size_t(o) : 9u + 3u]; }
 static_assert(kWork[12].kind == WorkKind::none);
 
-/// BTH service of each QP type.
+/// Returns the service in the BTH opcodes of a QP type.
 constexpr wire::Service service_of(Type t) {
     switch (t) {
         case Type::uc:
@@ -112,7 +112,7 @@ constexpr wire::Service service_of(Type t) {
 /// Returns true for types without acknowledgements. Their requests are complete once they are sent (IBA 9.8.3).
 constexpr bool unacknowledged(Type t) { return t == Type::uc || t == Type::ud; }
 
-/// Returns true if a QP type can send this kind of work (IBA table 92).
+/// Returns true if a QP of this type may send this kind of work (IBA table 92).
 constexpr bool sends(Type t, WorkKind k) {
     if (t == Type::ud) return k == WorkKind::send;
     if (t == Type::uc) return k == WorkKind::send || k == WorkKind::write || k == WorkKind::local;

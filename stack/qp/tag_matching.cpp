@@ -13,7 +13,7 @@ namespace {
 using abi::WcOpcode;
 using abi::WcStatus;
 
-/// Number of unexpected messages that the client has not reported as handled, above which completions ask the client to report.
+/// If more unexpected messages than this are not reported as handled, completions ask the client for a report.
 constexpr uint32_t kMaxLag = 1u << 14;
 
 bool in_phase(const TagSrq& t) { return t.handled == t.unexpected; }
@@ -41,7 +41,7 @@ abi::Cqe match_completion(const TagQp& m, const TagEntry& entry, uint32_t length
 
 // ---- messages -------------------------------------------------------------------------------------------------------
 
-/// Stores the message, including its header, in the SRQ's next ordinary buffer.
+/// Takes the SRQ's next ordinary receive for the message, including its header.
 TakeRecv take_ordinary(Context& ctx, Qp& qp, const wire::Packet& p, TagMessage kind) {
     const TakeRecv taken = take_recv(ctx, qp, &p);
     if (taken != TakeRecv::ok) return taken;
@@ -50,7 +50,7 @@ TakeRecv take_ordinary(Context& ctx, Qp& qp, const wire::Packet& p, TagMessage k
     return taken;
 }
 
-/// Stores the payload in the entry's buffers.
+/// Makes the entry's buffers the receive of the message. Reports the match at once if the message has several packets.
 TakeRecv take_eager(Context& ctx, Qp& qp, TagEntry& entry, const wire::Packet& p) {
     TagQp& m = *qp.tags;
     RecvWork& work = qp.responder.recv;
@@ -75,7 +75,7 @@ void complete_handed(Context& ctx, Qp& qp, abi::Cqe& e, WcStatus status, bool so
     complete_tag(ctx, *qp.spec.srq, &qp, e, solicited);
 }
 
-/// Stores the headers in the matched buffer, so that the client continues by itself. Called when rocid cannot fetch the data.
+/// Stores the headers in the matched buffer, so that the client fetches the data. Called when rocid cannot fetch the data.
 TakeRecv hand_to_client(Context& ctx, Qp& qp, TagEntry& entry, const wire::Packet& p, uint32_t length) {
     TagQp& m = *qp.tags;
     const SgeList sges(ctx, qp.spec.srq->spec.pd, {entry.sges.data(), entry.num_sge});
@@ -116,7 +116,7 @@ bool well_formed(TmOperation op, const wire::Packet& p) {
 
 }  // namespace
 
-/// Determines the kind of the message and its buffer.
+/// Determines the kind of the message and takes its buffer.
 TakeRecv TaggedReceives::take(Context& ctx, Qp& qp, const wire::Packet& p) {
     TagQp& m = *qp.tags;
     m.message = TagMessage::ordinary;
@@ -151,7 +151,7 @@ bool TaggedReceives::locate(const Qp& qp, const wire::Packet& p, Part& part) {
     return true;
 }
 
-/// While such a message waits, the results of the client's operations have to wait too.
+/// While a message waits for slow memory, the engine takes no operations of the client (take_tag_operations).
 void TaggedReceives::waits(Qp& qp, bool begins) {
     uint32_t& unreported = qp.spec.srq->tags->unreported;
     unreported = begins ? unreported + 1 : unreported - 1;

@@ -13,7 +13,7 @@
 
 namespace roci::qp {
 
-/// The memory of a tag matching SRQ, allocated by the conductor. `shared` is nullptr for other kinds of SRQ.
+/// The rings of a tag matching SRQ. `shared` is nullptr for other kinds of SRQ.
 struct TagSpec {
     abi::TagShared* shared = nullptr;
     const abi::TagOp* ops = nullptr;
@@ -26,7 +26,7 @@ struct TagSpec {
 /// The values of enum ibv_tmh_op. Messages with other values are treated as untagged.
 enum class TmOperation : uint8_t { no_tag = 0, rendezvous = 1, fin = 2, eager = 3 };
 inline constexpr uint32_t kTmhBytes = 16, kRvhBytes = 16, kRndvBytes = kTmhBytes + kRvhBytes;
-/// Longest rendezvous request, bytes. It fits into one packet at every path MTU, so matching is a single step.
+/// Longest rendezvous request, bytes. Such a request fits into one packet at every path MTU.
 inline constexpr uint32_t kMaxRndvRequest = 256;
 /// Limit of outstanding rendezvous per QP. Further rendezvous requests are refused with an RNR NAK.
 inline constexpr uint32_t kRendezvous = 32;
@@ -36,7 +36,7 @@ struct TagEntry {
     static constexpr uint32_t kNone = ~0u;
     uint32_t handle = 0;
     bool listed = false;
-    bool waits = false;  ///< added before the client had handled all unexpected messages; matches only after they agree
+    bool waits = false;  ///< matches no message before TagList::release_waiting()
     uint16_t num_sge = 0;
     uint32_t prev = kNone, next = kNone;
     uint64_t recv_wr_id = 0, tag = 0, mask = 0;
@@ -48,9 +48,9 @@ struct TagEntry {
 class TagList {
 public:
     explicit TagList(uint32_t max_tags) : entries_(max_tags) {}
-    /// Adds an entry. Returns false if the index is invalid or already in the list.
+    /// Adds an entry. Returns false if the index in its handle is invalid or already in the list.
     bool add(const TagEntry& entry);
-    /// Returns the entry of `handle`, or nullptr if it is not in the list.
+    /// Returns the entry of `handle`, or nullptr if there is no such entry in the list.
     TagEntry* find(uint32_t handle);
     /// Returns the first matching entry that is not waiting, or nullptr.
     TagEntry* match(uint64_t tag);
@@ -73,8 +73,8 @@ struct alignas(64) TagSrq {
     uint32_t returned = 0;    ///< number of handles returned to the client
     uint32_t unexpected = 0;  ///< number of messages that matched no entry
     uint32_t handled = 0;     ///< number of these messages that the client has handled
-    bool broken = false;      ///< the indices of the client's ring are invalid; the engine does not read the ring any more
-    uint32_t unreported = 0;  ///< number of messages whose buffer has left the list and that wait for slow memory
+    bool broken = false;      ///< the indices of the client's ring are invalid; the engine takes no more operations
+    uint32_t unreported = 0;  ///< number of messages that wait for slow memory, so their completions are not written yet
 };
 
 /// How the current message will be completed.
@@ -102,12 +102,12 @@ struct RendezvousQueue {
     }
 };
 
-/// The tag matching state of a QP. The QP's send queue contains only the READs and FINs of rendezvous. Its ring belongs to the
-/// engine, and nothing is fetched from the client.
+/// The tag matching state of a QP. The QP's send queue contains only the READs and FINs of rendezvous. Nothing is fetched from
+/// the client.
 struct alignas(64) TagQp {
     TagQp();
     TagMessage message = TagMessage::ordinary;
-    abi::Cqe handed{};  ///< TagMessage::handed: the completion that is written once the headers are in the buffer
+    abi::Cqe handed{};  ///< TagMessage::handed: the completion that is written when the headers are in the buffer
     uint64_t tag = 0;
     uint32_t app_ctx = 0;
     bool match_reported = false;  ///< for a message of several packets: the match has been reported

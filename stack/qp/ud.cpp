@@ -10,7 +10,7 @@ constexpr uint32_t kGrhLength = 40;
 /// If the top bit of the WQE's Q_Key is set, the QP's own Q_Key is used (IBA 10.2.5, controlled Q_Keys).
 constexpr uint32_t kControlledQkey = 0x80000000;
 
-/// Stores a datagram. The receive buffer begins with room for a GRH, whether the packet has one or not.
+/// Stores a datagram. The first 40 bytes of the receive buffer are reserved for a GRH, whether the packet has one or not.
 bool place(const SgeList& sges, const wire::Packet& p) {
     uint8_t grh[kGrhLength];
     p.copy_grh(grh);
@@ -27,8 +27,8 @@ void place_datagram(Context& ctx, Qp& qp, const wire::Packet& p) {
     finish_datagram(ctx, qp, p, true);
 }
 
-/// Returns true if there is a receive for `bytes`. The QP may still hold the receive of a datagram that was dropped because there
-/// was no room (Placing::lost). The next datagram uses that receive.
+/// Returns true if there is a receive for `bytes`. The QP may still hold the receive of a datagram that was dropped because it
+/// could not be kept (Placing::lost). The next datagram uses that receive.
 bool hold_receive(Context& ctx, Qp& qp, const wire::Packet& p, uint32_t bytes) {
     RecvWork& work = qp.responder.recv;
     if (work.held) [[unlikely]]
@@ -58,7 +58,7 @@ void receive_datagram(Context& ctx, Qp& qp, const wire::Packet& p) {
         return;
     }
     // A datagram that does not fit into the next receive is dropped and consumes no receive (IBA 9.9.3.2, class D). Any host that
-    // knows the Q_Key may send datagrams, so they must do no harm.
+    // knows the Q_Key may send datagrams, so no length may fail the QP.
     if (!hold_receive(ctx, qp, p, kGrhLength + p.payload_length)) {
         count(ctx, qp, &EventCounters::dropped);
         note(ctx, qp, Happening::refused, p.psn, 0, abi::Reason::datagram_dropped);
@@ -73,7 +73,7 @@ void finish_datagram(Context& ctx, Qp& qp, const wire::Packet& p, bool good) {
         complete_recv(ctx, qp, nullptr, WcStatus::loc_prot_err, 0, reason);
         return enter_error(ctx, qp);
     }
-    count_message(ctx, qp, &EventCounters::rx_messages);
+    count_executed(ctx, qp, Executed::send);
     complete_recv(ctx, qp, &p, WcStatus::success, kGrhLength + p.payload_length);
 }
 

@@ -1,6 +1,6 @@
 // Selects the source of a QP's send work. A QP of a tag matching SRQ executes the rendezvous that it has matched. All other QPs
-// execute the client's send queue. Requester, completion and engine call the functions at the end of this file, so no other code
-// distinguishes the two sources.
+// execute the client's send queue. Requester, completion and engine call the functions at the end of this file, so they do not
+// distinguish the two sources.
 #pragma once
 
 #include <concepts>
@@ -44,8 +44,8 @@ inline decltype(auto) with_source(const Qp& qp, Use&& use) {
     return use(MatchedRendezvous{});
 }
 
-/// Copies and validates posted work requests while there is room, at most `most` from a client's queue per call. Thus only
-/// requests that are sent soon are fetched. Returns true if any was fetched.
+/// Copies and validates posted work requests while the send queue's depth and PSNs permit. Takes at most `most` from a client's
+/// queue, so that only requests that are sent soon are fetched. Returns true if any request was fetched.
 inline bool fetch(Qp& qp, uint32_t most) {
     return with_source(qp, [&](auto source) { return source.fetch(qp, most); });
 }
@@ -54,12 +54,12 @@ inline bool posted(const Qp& qp) {
     return with_source(qp, [&](auto source) { return source.posted(qp); });
 }
 /// Called when all posted work is fetched. From now on the client rings the doorbell (see SqShared in abi/rings.hpp). Returns
-/// true if the client may have posted meanwhile; the caller must then execute a full fence and recheck_doorbell().
+/// true if the client may have posted meanwhile; the caller must then execute a full fence and call recheck_doorbell().
 inline bool arm_doorbell(Qp& qp) {
     return with_source(qp, [&](auto source) { return source.arm_doorbell(qp); });
 }
 bool recheck_doorbell(Qp& qp);
-/// Reports to the source of the work that it is complete.
+/// Tells the source that work request `r` is complete.
 inline void report(Context& ctx, Qp& qp, const SendRecord& r, abi::WcStatus status, abi::Reason reason) {
     with_source(qp, [&](auto source) { source.report(ctx, qp, r, status, reason); });
 }

@@ -1,5 +1,4 @@
-// rocid's end of the doorbell protocol (see SqShared in abi/rings.hpp): it collects doorbells and stops watching idle send
-// queues.
+// rocid's end of the doorbell protocol (see SqShared in abi/rings.hpp): collects doorbells, and stops watching idle send queues.
 #pragma once
 
 #include <atomic>
@@ -17,21 +16,27 @@ inline bool doorbell_pending(abi::DoorbellPage& page) {
     return false;
 }
 
+/// Returns true if a client has announced a doorbell. Every round of an engine looks, and most find none.
+inline bool any_doorbell(abi::DoorbellPage& page) {
+    uint64_t any = 0;
+#pragma GCC unroll 16
+    for (uint64_t& word : page.summary) any |= std::atomic_ref(word).load(std::memory_order_relaxed);
+    return any != 0;
+}
+
 /// Clears the doorbells that are set and calls visit(slot) for each. Returns the number of doorbells plus the number of empty
 /// words that a client announced. The scan begins with word `from` of the page and ends after the word with doorbell number
 /// `most`. The remaining doorbells stay set, and `from` becomes the start of the next call. The function clears the summary
-/// before the words, which is the opposite of a client's order. A bit that is set meanwhile is therefore either collected now, or
-/// its summary bit remains set for the next call. kDoorbellSlots bounds the work, whatever a client writes.
+/// before the words, and a client sets the word before the summary. A bit that is set meanwhile is therefore either collected
+/// now, or its summary bit remains set for the next call. kDoorbellSlots bounds the work, whatever a client writes.
 template <class Visit>
 uint32_t collect_doorbells(abi::DoorbellPage& page, uint32_t& from, uint32_t most, Visit visit) {
-    uint64_t any = 0;
-    for (uint64_t& word : page.summary) any |= std::atomic_ref(word).load(std::memory_order_relaxed);
-    if (any == 0) return 0;
+    if (!any_doorbell(page)) return 0;
     constexpr uint32_t kSummaries = std::size(decltype(page.summary){});
     const uint32_t first = from / 64;
     const uint64_t above = ~uint64_t{0} << (from % 64);
     uint32_t count = 0;
-    // Visits the first word twice: first its part from `from` on, at last its part below `from`.
+    // Visits the first summary word twice: first its part from `from` on, at last its part below `from`.
     for (uint32_t i = 0; i <= kSummaries; ++i) {
         const uint32_t s = (first + i) % kSummaries;
         std::atomic_ref summary(page.summary[s]);
@@ -61,13 +66,11 @@ void collect_doorbells(abi::DoorbellPage& page, Visit visit) {
     collect_doorbells(page, from, abi::kDoorbellSlots, visit);
 }
 
-/// The engine stops watching a send queue in two steps with a full fence between them. Many queues may share the fence. This is
-/// the first step: from now on the client rings the doorbell. This step does not read `idle`, because a load would wait for the
-/// cache line.
+/// The engine stops watching a send queue in two steps with a full fence between them. Many queues may share the fence. After
+/// this first step the client rings the doorbell. The step does not read `idle`, because a load would wait for the cache line.
 inline void announce_idle(const SqView& sq) { std::atomic_ref(sq.shared->idle).store(1, std::memory_order_release); }
-/// The second step, after the fence. The engine has fetched the WQEs before index `taken`. Returns false if the client has posted
-/// more WQEs; the engine then continues to watch the queue. The client may have rung the doorbell for these WQEs too, which is
-/// harmless.
+/// Executes the second step, after the fence. The engine has fetched the WQEs before index `taken`. Returns false if the client
+/// has posted more WQEs; the engine then continues to watch the queue. A doorbell for these WQEs is harmless.
 inline bool stays_idle(const SqView& sq, uint32_t taken) {
     if (!sq.posted(taken)) return true;
     std::atomic_ref(sq.shared->idle).store(0, std::memory_order_relaxed);

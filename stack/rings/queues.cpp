@@ -8,8 +8,8 @@
 namespace roci::rings {
 namespace {
 
-/// Reads the client's `consumer`. A valid value only moves forward and not beyond the produced entries. An invalid value is
-/// ignored; then at worst the lane stays full.
+/// Reads the client's `consumer`. A valid value lies between the last one and `produced`. An invalid value is ignored; at worst
+/// the lane then stays full.
 void refresh_consumer(CqLane& lane) {
     const uint32_t said = std::atomic_ref(lane.shared->consumer).load(std::memory_order_acquire);
     if (lane.produced - said <= lane.produced - lane.consumer_seen) lane.consumer_seen = said;
@@ -55,7 +55,7 @@ PushResult push(Cq& cq, uint32_t lane_index, abi::Cqe& e, Completions& out) {
 uint64_t event_due(const Cq& cq, const CqLane& lane) {
     const uint32_t count = std::atomic_ref(const_cast<uint32_t&>(cq.moderation_count)).load(std::memory_order_relaxed);
     const uint64_t period = std::atomic_ref(const_cast<uint32_t&>(cq.moderation_period_us)).load(std::memory_order_relaxed);
-    // With only one of the two limits, an event could be delayed forever.
+    // Moderation needs both limits, because a count without a period could delay an event forever.
     return count == 0 || period == 0 || lane.unannounced >= count ? 0 : lane.since + period * 1000;
 }
 

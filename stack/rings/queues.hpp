@@ -1,4 +1,5 @@
-// rocid's end of the shared rings. Each value in shared memory is read once and bounds-checked. The engine works on copies.
+// rocid's end of the shared rings. Indices from a client are bounds-checked before use. The engine works on copies of the
+// entries.
 #pragma once
 
 #include <array>
@@ -12,7 +13,7 @@
 
 namespace roci::rings {
 
-/// The consumer's view of a client's send queue. The conductor checked the queue's place in the arena when it created the QP.
+/// Location of a client's send queue. The conductor checked this location in the arena when it created the QP.
 struct SqView {
     abi::SqShared* shared = nullptr;  ///< the slots follow this header
     uint32_t depth = 0;               ///< power of two
@@ -39,12 +40,12 @@ struct RqView {
     uint32_t producer() const { return std::atomic_ref(shared->producer).load(std::memory_order_acquire); }
 };
 
-/// The engine's position in a receive queue. The engine seldom reads the client's index. The index is in a cache line that the
-/// client writes with every post, and each read by the engine makes the client fetch the line again.
+/// The engine's position in a receive queue. The engine seldom reads the client's index, because the client writes the cache line
+/// of the index with every post, and each read by the engine makes the client fetch the line again.
 struct RqCursor {
     uint32_t consumed = 0;  ///< free-running index of the next receive
     uint32_t seen = 0;      ///< last value of producer()
-    uint32_t enough = 0;    ///< half of the receives that were posted at that time
+    uint32_t enough = 0;    ///< half of the receives that were posted and not taken when `seen` was read
     /// Returns the number of receives that are known to be posted and not yet taken. Reads the client's index if that number is
     /// less than `wanted`. A result above the queue's depth means that the client's index is invalid.
     uint32_t posted(const RqView& queue, uint32_t wanted) {
@@ -57,7 +58,7 @@ struct RqCursor {
 };
 
 /// Moves a queue to the unused ring `to`, which has the same stride (ibv_modify_srq with IBV_SRQ_MAX_WR). Receives that are
-/// posted and not taken keep their indices. Returns false, and changes nothing, if they do not fit or the producer index is
+/// posted and not taken keep their indices. Returns false, and changes nothing, if `to` is too small or the producer index is
 /// invalid.
 [[nodiscard]] bool move_queue(RqView& queue, RqCursor& cursor, const RqView& to);
 
@@ -70,9 +71,9 @@ struct alignas(64) CqLane {
     uint32_t consumer_seen = 0;
     bool dirty = false;        ///< has entries for which notify() has not been called
     bool solicited = false;    ///< one of these entries is solicited or reports an error
-    bool unsettled = false;    ///< has entries that were written after the last take_sleeper() that followed a fence
-    uint8_t lies = 0;          ///< consecutive wake-ups that woke no thread
-    uint8_t passed_over = 0;   ///< wake-ups omitted since `lies` became too high
+    bool unsettled = false;    ///< has entries for which no take_sleeper() was called after a fence
+    uint8_t lies = 0;          ///< number of consecutive wake-ups that woke no thread
+    uint8_t passed_over = 0;   ///< number of wake-ups requested while `lies` was too high, modulo 256
     uint32_t unannounced = 0;  ///< number of entries since the last notify()
     uint64_t since = 0;        ///< time when the first of these entries was written, ns
 };
@@ -127,19 +128,18 @@ private:
 
 enum class PushResult : uint8_t { ok, overrun };
 
-/// Reserves the next entry of an engine's lane, sets `e.seq`, and adds the entry to `out`. It never overwrites an entry that the
-/// client has not polled. If the lane is full, it marks the CQ as dead and returns overrun. The caller raises IBV_EVENT_CQ_ERR if
-/// the CQ was not dead before. With ignore_overrun, it drops the new entry and returns ok, so that the earlier entries remain
-/// readable.
+/// Reserves the next entry of an engine's lane, sets `e.seq`, and adds the entry to `out`. Never overwrites an entry that the
+/// client has not polled. If the lane is full, marks the CQ as dead and returns overrun. The caller raises IBV_EVENT_CQ_ERR if
+/// the CQ was not dead before. If the lane is full and ignore_overrun is set, drops the new entry and returns ok.
 PushResult push(Cq& cq, uint32_t lane, abi::Cqe& e, Completions& out);
-/// Moderation (ibv_modify_cq): returns the time at which this lane's event is due, which depends on the number of entries and the
-/// age of the first one. Returns 0 if the event is due now.
+/// Returns the time at which this lane's event is due under moderation (ibv_modify_cq): one period after the first entry. Returns
+/// 0 if the event is due now, because the lane has enough entries or there is no moderation.
 uint64_t event_due(const Cq& cq, const CqLane& lane);
-/// Called after a batch of push(). Sends a completion event if the CQ is armed for it. Returns false if the event ring is full or
-/// another engine is sending; the caller calls again later with the same `solicited`.
+/// Called after a batch of push(). Sends a completion event if the CQ is armed for an event of this kind. Returns false if the
+/// event ring is full or another engine is sending; the caller calls again later with the same `solicited`.
 bool notify(Cq& cq, bool solicited, io::EventRing& events);
 /// Called after entries were written. Returns true if a thread that polls this CQ may be sleeping and must be woken
-/// (abi::CqShared). A client can set `sleeping` without sleeping. After some useless wake-ups, rocid honours the flag only once
+/// (abi::CqShared). A client can set `sleeping` without sleeping, so after some useless wake-ups rocid honours the flag only once
 /// in 64 times.
 bool take_sleeper(Cq& cq, CqLane& lane);
 /// Moves a lane to the memory of `to` (resize_cq). The entries that the client has not polled begin at the free-running index

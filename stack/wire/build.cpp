@@ -140,7 +140,7 @@ uint8_t* begin_frame(uint8_t* frame, const PathTemplate& path, const TransportHe
     const OpcodeInfo& info = opcode_info(headers.opcode);
     const uint32_t pad = -payload_length & 3;
     // A copy of constant size compiles to a few vector stores. The bytes behind path.length are either overwritten next or lie
-    // within the room that the caller guarantees.
+    // within the capacity that the caller guarantees.
     std::memcpy(frame, path.bytes, sizeof path.bytes);
     patch_lengths(frame + path.l3_offset, path, kUdpLength + info.header_length + payload_length + pad + kIcrcLength);
     uint8_t* bth = frame + path.length;
@@ -150,6 +150,8 @@ uint8_t* begin_frame(uint8_t* frame, const PathTemplate& path, const TransportHe
         std::memset(bth + kBthLength, 0, kCnpReserved);
         return bth + kBthLength + kCnpReserved;
     }
+    if (headers.opcode == kLossReportOpcode) [[unlikely]]
+        bth[1] = uint8_t(bth[1] | kLossReportVersion);
     return put_extended(bth + kBthLength, headers, info.flags);
 }
 

@@ -32,7 +32,7 @@ struct PathTemplate {
     uint32_t ipv4_partial_sum = 0;  ///< checksum of the IPv4 header without the total length
     uint8_t bytes[kEthLength + kVlanLength + kIpv6Length + kUdpLength];
 };
-/// The result has length 0 if exactly one of the GIDs is IPv4-mapped, because no such path exists.
+/// Returns the template. Its length is 0 if exactly one of the GIDs is IPv4-mapped, because no such path exists.
 PathTemplate make_path(const PathSpec& spec);
 
 /// The headers after UDP. The opcode selects the extended headers and thereby the fields that are used (opcode_info).
@@ -57,8 +57,8 @@ struct TransportHeaders {
     uint32_t flush = 0;     // FETH
 };
 
-/// Writes all headers for a frame with `payload_length` bytes of payload and returns where the payload starts. `frame` has room
-/// for kMaxOverhead + payload_length.
+/// Writes all headers for a frame with `payload_length` bytes of payload. Returns the start of the payload. `frame` must have
+/// room for kMaxOverhead + payload_length bytes.
 uint8_t* begin_frame(uint8_t* frame, const PathTemplate& path, const TransportHeaders& headers, uint32_t payload_length);
 
 /// Returns the number of bytes before the payload of a frame with that opcode.
@@ -74,7 +74,8 @@ void keep_headers(RepeatedHeaders& kept, const uint8_t* frame, const PathTemplat
 /// Like begin_frame(), but copies the stored headers. The payload must have the same length.
 uint8_t* repeat_headers(uint8_t* frame, const RepeatedHeaders& kept, Psn psn, bool ack_request);
 
-/// Adds padding and the ICRC. The caller has written the payload where begin_frame() returned. Returns the length of the frame.
+/// Adds padding and the ICRC. The caller has written the payload to the address that begin_frame() returned. Returns the length
+/// of the frame.
 uint32_t finish_frame(uint8_t* frame, const PathTemplate& path, uint8_t* payload, uint32_t payload_length);
 
 /// Returns true if finish_frame_from() supports a payload of that length.

@@ -8,8 +8,9 @@
 
 namespace roci::wire {
 
+/// Returns one line with the addresses, the BTH and the extended headers of the opcode, for example
 /// "10.0.0.1 > 10.0.0.2 RC WRITE Only qp 0x000011 psn 5 va 0x1000 rkey 0x200 length 64 payload 64 AckReq MigReq".
-/// Prints the extended headers of the opcode. parse() must have returned ok for `packet`, and its frame must still exist.
+/// parse() must have returned ok for `packet`, and the packet's frame must still exist.
 std::string describe(const Packet& packet);
 
 /// Returns the GID in the format of ibv_devinfo: "::ffff:10.0.0.1" or "fe80::1".

@@ -10,7 +10,7 @@
 namespace roci::wire {
 namespace {
 
-/// The register of CRC-32 after eight bytes of ones, which replace the LRH that RoCEv2 does not have.
+/// Returns the register of CRC-32 after eight bytes of ones. These bytes replace the LRH, which RoCEv2 does not have.
 constexpr uint32_t after_ones() {
     uint32_t state = 0xffffffff;
     for (int byte = 0; byte < 8; ++byte) state = state >> 8 ^ crc::kByteTable[(state ^ 0xff) & 0xff];

@@ -6,7 +6,7 @@
 
 namespace roci::wire {
 
-/// Result of the port's check of a received frame's IPv4 header.
+/// Result of the port's check of a received frame's IPv4 header checksum, or of its ICRC.
 enum class HeaderChecksum : uint8_t { unknown, right, wrong };
 
 /// Fills in the checksum of an IPv4 header without options. The checksum field must be zero before.

@@ -108,6 +108,7 @@ constexpr Named make_names() {
         write_name(names.text[make_opcode(s.service, row.operation)], s.name, row.name);
     });
     write_name(names.text[kCnpOpcode], "CNP", "");
+    write_name(names.text[kLossReportOpcode], "Rocinante", "Loss Report");
     return names;
 }
 constexpr Named kNames = make_names();
@@ -127,6 +128,7 @@ constexpr std::array<OpcodeInfo, 256> make_table() {
         table[opcode] = {kNames.text[opcode], flags, header_length(flags)};
     });
     table[kCnpOpcode] = {kNames.text[kCnpOpcode], 0, kBthLength + kCnpReserved};
+    table[kLossReportOpcode] = {kNames.text[kLossReportOpcode], kPayload, kBthLength};
     return table;
 }
 

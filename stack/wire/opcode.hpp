@@ -1,4 +1,4 @@
-// The table of BTH opcodes and their properties (IBA 9.2.1, table 38; XRC annex A14). All other code uses this table.
+// The table of BTH opcodes and their properties (IBA 9.2.1, table 38; XRC annex A14).
 #pragma once
 
 #include <array>
@@ -43,6 +43,11 @@ constexpr uint8_t make_opcode(Service s, Operation o) { return uint8_t(uint8_t(s
 constexpr Service service_of(uint8_t opcode) { return Service(opcode >> 5); }
 constexpr Operation operation_of(uint8_t opcode) { return Operation(opcode & 0x1f); }
 inline constexpr uint8_t kCnpOpcode = 0x81;
+/// Loss reports of Rocinante (loss_report.hpp). The opcodes 0xc0 to 0xff are reserved for manufacturers (IBA 9.2.1, table 38).
+inline constexpr uint8_t kLossReportOpcode = 0xc0;
+/// The transport version (TVer) of loss reports. All other packets have version 0. Receivers drop other versions silently
+/// (IBA 9.2.2).
+inline constexpr uint8_t kLossReportVersion = 0xf;
 
 /// Properties of an opcode, combined by bitwise or.
 enum OpcodeFlags : uint32_t {
@@ -57,7 +62,7 @@ enum OpcodeFlags : uint32_t {
     kRead = 1 << 8,
     kAtomic = 1 << 9,
     kAck = 1 << 10,
-    kReth = 1 << 11,  ///< this bit and the following ones: extended headers that follow the BTH
+    kReth = 1 << 11,  ///< kReth to kXrcEth, and kFlushEth: extended headers that follow the BTH
     kAeth = 1 << 12,
     kAtomicEth = 1 << 13,
     kAtomicAckEth = 1 << 14,

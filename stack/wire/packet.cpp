@@ -188,7 +188,7 @@ Verdict parse(const uint8_t* frame, uint32_t length, Packet& out, bool check_icr
     const uint32_t room = ip.payload_length - kUdpLength - kIcrcLength;  // bytes from the BTH to the end of the padding
     const uint8_t opcode = bth[0];
     const uint8_t second = bth[1];
-    if ((second & 0x0f) != 0) return Verdict::bad_bth_version;
+    if ((second & 0x0f) != (opcode == kLossReportOpcode ? kLossReportVersion : 0)) return Verdict::bad_bth_version;
     const OpcodeInfo& info = opcode_info(opcode);
     if (!info.valid()) return Verdict::unknown_opcode;
     if (room < info.header_length) return Verdict::short_for_opcode;

@@ -1,5 +1,5 @@
-// A received frame, parsed once. After parse() returned ok, every accessor is safe: the lengths match the opcode, the padding is
-// removed and the ICRC is verified.
+// A received frame, parsed once. After parse() returned ok, every accessor is safe: the lengths match the opcode and the padding
+// is removed. The ICRC is verified unless the caller turned the check off.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ inline constexpr uint32_t kIcrcLength = 4;
 inline constexpr uint32_t kCnpReserved = 16;  ///< zero bytes after the BTH of a CNP; part of the header (A17.9.3)
 inline constexpr uint16_t kEtherIpv4 = 0x0800, kEtherIpv6 = 0x86dd, kEtherVlan = 0x8100;
 inline constexpr uint8_t kProtocolUdp = 17;
-/// The largest total of headers and trailer around a payload: Ethernet, VLAN, IPv6, UDP, BTH, XRCETH, RETH, ImmDt or AtomicETH,
-/// pad, ICRC.
+/// Upper bound of the headers and trailer around a payload, in bytes: Ethernet, VLAN, IPv6, UDP, BTH, XRCETH, AtomicETH (the
+/// longest extended header), ImmDt, pad, ICRC.
 inline constexpr uint32_t kMaxOverhead =
     kEthLength + kVlanLength + kIpv6Length + kUdpLength + kBthLength + 4 + 28 + 4 + 3 + kIcrcLength;
 inline constexpr uint32_t kMaxFrame = 4096 + kMaxOverhead;
@@ -32,9 +32,9 @@ enum class Verdict : uint8_t {
     bad_ip_checksum,
     ip_fragment,  ///< RoCEv2 forbids fragments (A17.4.5.1)
     bad_udp_length,
-    bad_bth_version,  ///< TVer != 0; such a packet is silently dropped (IBA 9.2.2)
+    bad_bth_version,  ///< a TVer that the opcode does not have; such a packet is silently dropped (IBA 9.2.2)
     unknown_opcode,
-    short_for_opcode,    ///< no room for the opcode's extended headers
+    short_for_opcode,    ///< too short for the opcode's extended headers
     bad_pad,             ///< pad count larger than the payload, or length not a multiple of 4
     unexpected_payload,  ///< payload with an opcode that permits none
     bad_icrc,
@@ -76,7 +76,7 @@ struct Packet {
     uint32_t xrc_srqn = 0;
     uint32_t flush = 0;  ///< FETH: placement type in bits 3..0, selectivity in 5..4
 
-    /// The IP addresses as GIDs (IPv4 addresses mapped).
+    /// Return the IP addresses as GIDs (IPv4 addresses mapped).
     Gid source_gid() const;
     Gid dest_gid() const;
     /// Writes the 40 bytes that a UD receiver finds before the payload (A17.4.5.2). For IPv4 these are 20 zero bytes and the IPv4

@@ -1,4 +1,4 @@
-/// The cost of registering memory in the client: of the first registration (adoption), and of further ones.
+/// Measures the time that the client takes to register memory: the first time (adoption) and later times.
 
 #include <benchmark/benchmark.h>
 #include <sys/mman.h>
@@ -26,7 +26,7 @@ void check(int error, const std::vector<Piece>& pieces) {
     if (error != 0 || pieces.front().fd < 0) std::abort();
 }
 
-/// Measures the first registration of touched memory, in bytes per second.
+/// Measures the first registration of touched memory. Also reports bytes per second.
 void adopt(benchmark::State& state) {
     const auto bytes = static_cast<size_t>(state.range(0));
     std::vector<Piece> pieces;
@@ -45,7 +45,7 @@ void adopt(benchmark::State& state) {
 }
 BENCHMARK(adopt)->Arg(4 << 10)->Arg(64 << 10)->Arg(1 << 20)->Arg(16 << 20)->Arg(1 << 30)->Unit(benchmark::kMicrosecond);
 
-/// Registers new 4 KiB heap buffers one after the other. Each buffer lies on two pages; the first of them was adopted with the
+/// Registers new 4 KiB heap buffers one after the other. Each buffer lies on two pages. The first page was adopted with the
 /// previous buffer.
 void adopt_heap_buffer(benchmark::State& state) {
     std::vector<Piece> pieces;

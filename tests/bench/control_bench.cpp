@@ -1,5 +1,5 @@
-// The latency of control calls beside busy programs: the median and 99th percentile per verb in microseconds, with 0, 4 and 16
-// busy processes. The program uses only the public verbs.
+// Measures the latency of control calls while 0, 4 or 16 other processes are busy: the median and the 99th percentile per verb,
+// in microseconds. The program uses only the public verbs.
 #include <infiniband/verbs.h>
 #include <sched.h>
 #include <signal.h>
@@ -17,7 +17,7 @@ namespace {
 
 using roci::bench::now_ns;
 
-/// Processes that use a CPU all the time.
+/// Processes that spin in a loop until the object is destroyed.
 class Load {
 public:
     explicit Load(unsigned count) {

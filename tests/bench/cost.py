@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""What counters and the journal cost: instructions per message of 64 bytes, beside the same transport compiled without them.
+"""Measures the cost of counters and journal in instructions per message, against the same transport compiled without them.
 
     tests/bench/cost.py [--build DIR] [--bytes N] [--limit PERCENT]
 
-Builds transport_uncounted and transport_unrecorded (the options -DROCI_UNCOUNTED and -DROCI_UNRECORDED) in the build folder and counts
-with callgrind: both ends together, one QP, 32 messages at a time, the difference of 120 and 20 rounds. Instructions have no noise. Prints a
-table in Markdown. Exit status 1: a share is above the limit.
+Builds transport_uncounted and transport_unrecorded (compiled with -DROCI_UNCOUNTED and -DROCI_UNRECORDED) in the build folder. Counts with
+callgrind: both ends together, one QP, 32 messages at a time, the difference between 120 and 20 rounds. Instruction counts have no noise. Prints
+a table in Markdown. The exit status is 1 if a share is above the limit.
 """
 import argparse
 import re

@@ -17,8 +17,8 @@ using wire::crc::Kernel;
 
 constexpr uint32_t kMtu = 4096;
 
-/// ISA-L's AVX kernels leave the upper halves of vector registers dirty, which slows down code that is compiled for SSE. So
-/// by_isal() clears the upper halves if the processor has AVX. ISA-L chooses its kernel by the processor.
+/// On a processor with AVX, ISA-L chooses kernels that leave the upper halves of vector registers dirty. Dirty upper halves slow
+/// down code that is compiled for SSE. So by_isal() clears them if the processor has AVX.
 #ifdef __x86_64__
 [[gnu::target("avx"), gnu::noinline]] void clear_upper_halves() { __builtin_ia32_vzeroupper(); }
 const bool kHasAvx = __builtin_cpu_supports("avx") != 0;
@@ -47,7 +47,7 @@ std::unique_ptr<uint8_t[]> memory(size_t bytes) {
     return m;
 }
 
-/// Returns the rate of one kernel in GB/s, over messages in the nearest cache.
+/// Returns the rate of a kernel in GB/s. It reads one message of `bytes` bytes, which is in the nearest cache, again and again.
 double crc_rate(const Kernel& kernel, size_t bytes, bool quick) {
     const auto message = memory(bytes);
     const size_t rounds = (size_t{1} << 20) / bytes;
@@ -59,7 +59,7 @@ double crc_rate(const Kernel& kernel, size_t bytes, bool quick) {
     return double(bytes * rounds) / ns;
 }
 
-/// Prints a row per kernel and size. Returns the fastest kernel for a whole frame.
+/// Prints a row per kernel and size. Returns the kernel that is fastest for 4 KiB.
 const Kernel& crc_rows(bool quick) {
     constexpr std::pair<const char*, size_t> kSizes[] = {{"64B", 64}, {"1KiB", 1024}, {"4KiB", kMtu}};
     const Kernel* best = nullptr;

@@ -1,4 +1,4 @@
-// The limits of this machine. The transport's figures are compared with these limits, which are measured in the same run.
+// Measures the limits of this machine. run.py compares the transport's figures with the limits of the same run.
 #include <pthread.h>
 #include <sched.h>
 #include <unistd.h>
@@ -43,7 +43,7 @@ void memcpy_floor(const char* where, size_t bytes) {
     report(std::string("floor.memcpy.") + where, double(bytes * rounds) / ns, "GB/s");
 }
 
-/// Measures the frequency of the time stamp counter, with which run.py converts figures to cycles.
+/// Measures the frequency of the time stamp counter. run.py converts figures to cycles by this frequency.
 void counter_rate() {
     const uint64_t ns = now_ns(), start = ticks();
     usleep(quick ? 20'000 : 100'000);
@@ -58,8 +58,8 @@ void pin(unsigned cpu) {
     pthread_setaffinity_np(pthread_self(), sizeof set, &set);
 }
 
-/// Measures the time of a cache line from one core to another and back. Uses the next line each time, as rings do, because the
-/// time depends on the line's place in the shared cache.
+/// Measures a round trip between two cores: one core writes a cache line, and the other core answers in a second line. Each round
+/// trip uses the next two lines, as rings do, because the time depends on the lines' place in the shared cache.
 void cross_core_floor() {
     const std::vector<unsigned> cpus = pmd::allowed_cpus();
     if (cpus.size() < 2) return;
@@ -129,7 +129,8 @@ void wake_floor() {
     engine.join();
 }
 
-/// Passes 64-byte frames through the ring driver and back to their pool, by rocid's port on one lcore, without the transport.
+/// Passes 64-byte frames through the ring driver and back to their pool, by DpdkPort (rocid's port class) on one lcore, without
+/// the transport.
 void net_ring_floor() {
     constexpr uint32_t kMbufs = 4096, kBurst = 32, kRounds = 20'000;
     pmd::EalOptions options;

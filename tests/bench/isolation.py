@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""What a user keeps of its latency and message rate while another user does its worst, over rocid's loopback.
+"""Measures the latency and the message rate that a user keeps while another user attacks, over rocid's loopback.
 
     tests/bench/isolation.py [--build DIR] [--rounds N] [--only TEXT]
 
 The victim is perftest with 64 bytes: p99 of ib_write_lat, messages per second of ib_write_bw. Its figures alone and beside an attacker are
-measured in turn, N times; the table has the medians. The attacker is another user, so that its fair share of an engine is one half: the goal is
-p99 at most 2 times that alone, and a rate of at least half of the fair share, which is a quarter of that alone. The programs and the engine share
-the CPUs of this machine, so that the attacker's and victim's own work is in the figures. Needs root, to become two users.
+measured in turn, N times; the table has the medians. Victim and attacker are two users, so the fair share of each is half of an engine. The
+goals are a p99 of at most 2 times the p99 alone, and a rate of at least a quarter of the rate alone, that is, half of the fair share. The
+engine and all programs share the CPUs of this machine, so the figures also depend on the CPU time that the programs use. Needs root, to
+become two users.
 """
 import argparse
 import os
@@ -22,9 +23,9 @@ from loss import TOP, Rocid
 VICTIM, ATTACKER = 65532, 65533
 PORT = 18970
 WORST_P99, LEAST_RATE = 2.0, 0.25
-SETTLE = 1.0  # seconds until an attacker is at work
+SETTLE = 1.0  # seconds from the start of an attacker to the first measurement
 STORMS = Path(__file__).with_name("storms.py")
-# Both sides of an attacker: arguments of perftest, or the name of a storm of storms.py.
+# By name: the perftest command that both sides of the attacker run, or the argument of storms.py.
 ATTACKERS = {
     "WRITEs of 1 MiB": "ib_write_bw -s 1048576 -q 4",
     "READ storm": "ib_read_bw -s 65536 -q 16",
@@ -42,7 +43,7 @@ def as_user(uid, command):
 
 
 class Pair:
-    """Server and client of perftest, as one user."""
+    """Server and client of perftest, which run as one user."""
 
     def __init__(self, rocid, uid, port, command):
         self.rocid, self.uid = rocid, uid
@@ -70,7 +71,7 @@ def end(process):
 
 
 def measure(rocid, command, column):
-    """The figure in a column of the client's line of results; None: it failed."""
+    """Returns the figure in a column of the client's line of results, or None if the run failed."""
     pair = Pair(rocid, VICTIM, PORT, command)
     client = pair.client(stdout=subprocess.PIPE)
     try:
@@ -86,7 +87,7 @@ def measure(rocid, command, column):
 
 
 def victim(rocid):
-    """(p99 in us, million messages per second)"""
+    """Returns (p99 in us, million messages per second)."""
     return measure(rocid, "ib_write_lat -s 64 -n 20000", 7), measure(rocid, "ib_write_bw -s 64 -n 200000", 4)
 
 
@@ -116,7 +117,7 @@ def median(values):
 
 
 def row(build, name, rounds):
-    """Prints a row of the table; False: a goal is missed."""
+    """Prints a row of the table. Returns False if a goal was missed, a program failed or the attacker ended by itself."""
     alone, beside, died = [], [], False
     with Rocid(build, ["rocid.socket_mode=0o666"]) as rocid:
         os.chmod(rocid.folder.name, 0o755)

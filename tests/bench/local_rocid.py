@@ -1,4 +1,4 @@
-"""A rocid with loopback devices, and what the programs that use it need."""
+"""Starts a rocid with loopback devices and sets the environment for programs that use it."""
 import os
 import signal
 import subprocess
@@ -18,7 +18,8 @@ def end_on_signals():
 
 
 class Rocid:
-    """One rocid with those settings, while the block lasts. `prefix`: words before its command. `own_session`: not the caller's."""
+    """A rocid, as a context manager. `settings`: the values of --set. `prefix`: words before the command. `own_session`: rocid gets its own
+    session."""
 
     def __init__(self, build, settings=(), prefix=(), own_session=False):
         self.build, self.settings, self.prefix, self.own_session = build, settings, prefix, own_session
@@ -47,7 +48,7 @@ class Rocid:
         self.folder.cleanup()
 
     def sleeps(self):
-        """{thread's name: how often its threads went to sleep}"""
+        """Returns {thread name: number of times that the threads of this name went to sleep}."""
         counts = {}
         for task in Path(f"/proc/{self.process.pid}/task").iterdir():
             try:

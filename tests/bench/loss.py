@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Measures the share of bandwidth that perftest's bandwidth programs keep if frames are lost, over rocid's loopback.
 
-    tests/bench/loss.py [--build DIR] [--seconds N] [--only write send read] [--mode selective back-n adaptive] [--drops P ...]
+    tests/bench/loss.py [--build DIR] [--seconds N] [--only write send read] [--mode reports selective back-n adaptive] [--drops P ...]
 
 rocid itself drops frames at random, in each direction (section [fault] of its configuration). Each row is one QP with 64 KiB per
-message at MTU 4096. Its shares are relative to the run without loss of the same row and call. Prints a table in Markdown.
+message at MTU 4096. The shares of a row are relative to the run without loss in the same row. Prints a table in Markdown.
 """
 import argparse
 import os
@@ -19,16 +19,17 @@ from local_rocid import Rocid
 TOP = Path(__file__).resolve().parent.parent.parent
 PROGRAMS = {"write": "ib_write_bw", "send": "ib_send_bw", "read": "ib_read_bw"}
 MODES = {
+    "reports": ["engine.loss_reports=on"],
     "selective": [],
     "back-n": ["engine.repeat=go-back-n", "engine.reorder_frames=0"],
-    "adaptive": ["congestion.policy=adaptive"],
+    "adaptive": ["congestion.policy=adaptive", "engine.loss_reports=on"],
 }
 DROPS = (0, 0.0001, 0.001, 0.01, 0.03, 0.05)
 PORT = 18997
 
 
 def gigabits(rocid, program, seconds):
-    """Returns the bandwidth of one run, or None if it ended with an error or hung."""
+    """Returns the bandwidth of one run, or None if the run ended with an error or did not end in time."""
     command = [program, "-F", "-x", "1", "-m", "4096", "-s", "65536", "-D", str(seconds), "-p", str(PORT), "--report_gbits"]
     server = subprocess.Popen([*command, "-d", "roci1"], env=rocid.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
@@ -58,7 +59,7 @@ def main():
     parser.add_argument("--build", type=Path, default=TOP / "build")
     parser.add_argument("--seconds", type=int, default=2, help="of each run")
     parser.add_argument("--only", nargs="+", choices=list(PROGRAMS), default=list(PROGRAMS))
-    parser.add_argument("--mode", nargs="+", choices=list(MODES), default=["selective", "back-n"])
+    parser.add_argument("--mode", nargs="+", choices=list(MODES), default=["reports", "selective", "back-n"])
     parser.add_argument("--drops", nargs="+", type=float, default=DROPS, help="shares of frames; the first one must be 0")
     args = parser.parse_args()
     print(f"{len(os.sched_getaffinity(0))} CPUs, one engine, loopback, 64 KiB per message, MTU 4096, {args.seconds} s per run\n")

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""QEMU moves a machine's memory from one host to another: over RDMA on port = "udp", and over TCP on the same veth.
+"""Measures how long QEMU takes to move a machine's memory to another host: over RDMA on port = "udp", and over TCP on the same veth.
 
     tests/bench/migration.py [--build DIR] [--rounds N] [--mib N] [--mtu N] [--pin]
 
-The memory has random bytes, which the destination must have afterwards. Alternates TCP and RDMA; prints the times that QEMU reports
-and the ratio of their medians. Needs root and a QEMU with RDMA.
+The memory has random bytes. The destination must have the same bytes afterwards. Alternates TCP and RDMA. Prints the times that QEMU
+reports and the ratio of their medians. Needs root and a QEMU with RDMA.
 """
 import argparse
 import hashlib
@@ -20,7 +20,7 @@ import time
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
 PORT = itertools.count(19500)
-AT = 16 << 20  # where the random bytes begin in the guest's memory; the rest of it is empty
+AT = 16 << 20  # offset of the random bytes in the guest's memory; all other memory is empty
 
 
 class Machine:
@@ -68,7 +68,7 @@ class Machine:
 
 
 def migrate(net, folder, kind, options, content):
-    """Milliseconds that QEMU reports."""
+    """Migrates once. Returns the milliseconds that QEMU reports."""
     rdma, port = kind == 'rdma', next(PORT)
     uri = f'{kind}:{net.a.ipv4}:{port}'
     memory = ['-m', f'{options.mib + 64}M']

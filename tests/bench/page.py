@@ -1,4 +1,4 @@
-"""Writes the benchmark's figures into one HTML file. Charts are inline SVG, and the page loads no other files."""
+"""Renders the benchmark's figures as one HTML page. The charts are inline SVG, and the page loads no other files."""
 import html
 
 import reach
@@ -16,7 +16,7 @@ td{white-space:nowrap}td:first-child,th:first-child{text-align:left;white-space:
 
 
 def bars(rows, unit, width=960, left=330):
-    """Returns horizontal bars for rows of (label, value, colour variable)."""
+    """Returns an SVG with a horizontal bar per row. A row is (label, value, colour variable)."""
     rows = [r for r in rows if r[1] is not None]
     if not rows:
         return "<p>Not measured in this run.</p>"
@@ -31,7 +31,7 @@ def bars(rows, unit, width=960, left=330):
 
 
 def goals(rows, width=960, left=460):
-    """Returns a bar per goal on a logarithmic scale from a tenth to ten times the goal. The line is the goal."""
+    """Returns a bar per goal on a logarithmic scale from a tenth to ten times the goal. The dashed line marks the goal."""
     import math
     rows = [r for r in rows if r["measured_ratio"] is not None]
     span = width - left - 90
@@ -63,7 +63,7 @@ def percentiles(figures):
 
 
 def colour(i):
-    """Returns colours that differ for adjacent parts of a bar: hues by the golden section, two lightnesses."""
+    """Returns the colour of part i of a bar. Adjacent parts differ in hue (by the golden section) and in lightness."""
     return f"hsl({(i * 137.5) % 360:.0f} 52% {66 if i % 2 else 54}%)"
 
 

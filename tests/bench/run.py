@@ -4,7 +4,7 @@
     tests/bench/run.py [--quick] [--only WORD ...] [--build DIR] [--out DIR] [--save-baseline]
 
 Prints a table, writes bench.json and bench.html (one file with its charts) into --out, and compares the ratios with tests/bench/baseline.json.
-The exit status is 1 if a figure could not be measured, or if a ratio fell by more than the tolerance.
+The exit status is 1 if a figure could not be measured, or if a ratio fell by the tolerance or more.
 """
 import argparse
 import json
@@ -27,7 +27,7 @@ TOP = HERE.parent.parent
 
 
 class Run:
-    """The figures by name, and the figures that could not be measured."""
+    """One run: its options, its figures by name, and what could not be measured."""
 
     def __init__(self, quick, build, realtime):
         self.quick, self.build = quick, build
@@ -50,7 +50,7 @@ class Run:
         """Runs one of our programs. Its lines of JSON become figures."""
         command = self.program_cpu + [str(self.build / path), *args] + (["--quick"] if self.quick else [])
         if path.endswith("floors"):
-            command = command[:3] + command[6:] if self.program_cpu else command  # needs both CPUs
+            command = command[:3] + command[6:] if self.program_cpu else command  # floors chooses the CPUs of its threads itself, so no taskset
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=env or self.env)
         except (OSError, subprocess.TimeoutExpired) as e:
@@ -71,8 +71,9 @@ def floors(run):
 
 
 def transport(run):
-    """Measures the engine alone: no rocid and no second thread. Uses CPU time, so that the load of other programs does not count."""
-    # --net-ring: over DPDK's ring driver, as in rocid.
+    """Measures the engine alone: no rocid and no second thread. The rates are per second of CPU time, which does not include the time of
+    other programs."""
+    # The option --net-ring connects the devices by DPDK's ring driver, as in rocid.
     names = {"write/64/1/32": "transport.write.64B.1qp", "write/64/16/32": "transport.write.64B.16qp",
              "write/4096/16/32": "transport.write.4KiB.16qp", "write/64/16/1": "transport.write.64B.batch1.16qp", "write/64/10000/1": "transport.write.64B.batch1.10000qp",
              "write/64/10000/32": "transport.write.64B.batch32.10000qp",
@@ -98,7 +99,7 @@ def transport(run):
 
 
 def sharing(run):
-    """Counts the cache lines that move between cores per message, in a model: it has no clock and no noise."""
+    """Counts the cache lines that move between cores per message, in a model. Every run gives the same figures."""
     program = run.build / "tests/bench/sharing/sharing"
     if not program.exists():
         return run.miss("sharing", "not built: it needs gcc, and a build without sanitizers")
@@ -106,18 +107,18 @@ def sharing(run):
 
 
 def two_lcores(run):
-    """Compares two engines of one host with one engine, by the same program. Each engine has its own lcore, which also runs its QPs' client.
-    The engines share the tables that the engines of a rocid share. With `crossed` both ends of a QP are on different engines, so every frame is
-    handed over."""
+    """Compares two engines of one host with one engine, by the same program. Each engine has its own lcore, and the client of the engine's
+    QPs runs on the same lcore. The engines share the tables that the engines of a rocid share. With --crossed the two QPs of a connection
+    are on different engines, so every frame is handed over to the other engine."""
     cpus = sorted(os.sched_getaffinity(0))
     if len(cpus) < 2:
         return run.miss("two lcores", "one CPU")
     program = str(run.build / "tests/bench/transport_bench")
-    prefix = run.program_cpu[:3]  # not pinned here, because the lcores are
+    prefix = run.program_cpu[:3]  # no taskset, because the program pins its lcores
     kinds = {"transport.one_lcore": [["taskset", "-c", str(c), program, "--engines", "1"] for c in (cpus[0], cpus[-1])],
              "transport.two_lcores": [[program, "--engines", "2"]], "transport.two_lcores.crossed": [[program, "--engines", "2", "--crossed"]]}
     best = {}
-    for _ in range(2):  # in turn, so that changes of the machine affect all of them
+    for _ in range(2):  # in turn, so that the load of other programs affects all kinds
         for name, commands in kinds.items():
             for command in commands:
                 try:
@@ -130,7 +131,7 @@ def two_lcores(run):
 
 
 def instructions(run):
-    """Counts instructions per message in the engine alone: the difference between two runs under callgrind. This has no noise."""
+    """Counts instructions per message in the engine alone: the difference between two runs under callgrind. The counts have no noise."""
     def count(rounds, *what):
         with tempfile.TemporaryDirectory() as d:
             done = subprocess.run(["valgrind", "--tool=callgrind", f"--callgrind-out-file={d}/out",
@@ -172,8 +173,8 @@ def idle(run):
 
 
 def two_sided(server, client, run, pause=0.5, timeout=60, alone=False, pinned=True, server_env=None):
-    """Runs a program's server and client. Returns the client's output. `alone` means that no rocid runs, so the server may use rocid's CPU.
-    Without `pinned` the kernel chooses the CPUs."""
+    """Runs a program's server and client. Returns the client's output. `alone`: the programs do not use rocid, so the server runs on the
+    engine's CPU. Without `pinned` the kernel chooses the CPUs."""
     if pinned:
         server, client = (run.engine_cpu if alone else run.program_cpu) + server, run.program_cpu + client
     s = subprocess.Popen(server, env=server_env or run.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -216,7 +217,7 @@ def perftest(run):
 
 
 def ucx(run):
-    """Measures the alternatives to Rocinante on the same machine, and the same program over Rocinante."""
+    """Measures UCX over shared memory and over TCP, and the same program over Rocinante."""
     over_us = {"UCX_TLS": "rc_verbs,ud_verbs", "UCX_NET_DEVICES": "roci1:1"}  # the client's device; the server uses roci0
     rivals = {"ucx_posix": {"UCX_TLS": "posix,self,sm"}, "ucx_tcp": {"UCX_TLS": "tcp,self"}, "ucx_rc_over_us": over_us}
     tests = [("rate.64B", ["-t", "ucp_put_bw", "-s", "64", "-n", "300000", "-w", "10000", "-O", "32"], "msg"),
@@ -279,7 +280,7 @@ def start_rocid(run, folder):
 
 
 def compare(ratios, baseline, tolerance):
-    """Prints the changes of the stored ratios. Returns True if no ratio fell."""
+    """Prints the ratios that differ from the stored ratios by the tolerance or more. Returns True if none of them fell."""
     good = True
     for row in ratios:
         old = baseline.get(row["key"])

@@ -1,4 +1,4 @@
-// Several engines of one host. Each engine shares a CPU with its QPs' client.
+// Measures several engines of one host. Each engine shares a CPU with the client of its QPs.
 #include "several_engines.hpp"
 
 #include <atomic>
@@ -55,13 +55,13 @@ private:
         for (; now - start < window_ && !failed_; now = now_ns(), messages += kQps * kBatch)
             if (!one_round(rig_, rig_.lanes[e], abi::WrOpcode::rdma_write, kBytes, kBatch, poll)) failed_ = true;
         rates_[e] = double(messages) * 1e3 / double(now - start);
-        for (--count_; count_ != 0;) poll();  // other engines may still wait for responses of this one
+        for (--count_; count_ != 0;) poll();  // other engines may still wait for responses of this engine
     }
 
     const uint64_t window_;
     const pmd::Clock clock_;
     Rig rig_;
-    std::vector<double> rates_;  ///< per engine, in this window
+    std::vector<double> rates_;  ///< rate per engine in this window, in millions of messages per second
     double best_ = 0;
     std::atomic<bool> failed_{false};
     std::atomic<uint32_t> count_{0};  ///< engines that have not finished this window
@@ -69,7 +69,7 @@ private:
     std::latch done_;
 };
 
-/// Returns one CPU per engine, spread over all CPU numbers. Returns none if there are too few CPUs.
+/// Returns one CPU per engine, spread over all permitted CPUs. Returns none if there are fewer CPUs than engines.
 std::vector<unsigned> cpus_for(uint32_t engines) {
     const std::vector<unsigned> all = pmd::allowed_cpus();
     std::vector<unsigned> out;

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Messages between two processes where rocid's engine and the programs share CPUs, beside the floor of such a hand-over and TCP.
+"""Measures messages between two programs that share CPUs with rocid's engine. Compares them with TCP and with a transfer without transport.
 
     tests/bench/shared.py [--build DIR] [--rounds 3] [--seconds 1] [--only REGEX] [--set OPTION=VALUE] [--json FILE]
 
-Rows are conditions (nothing else runs; two busy programs; everything on one CPU) times programs; each figure is the median of --rounds runs that
-alternate between the programs of a condition. Half a round trip of 64 bytes, in microseconds, through the loopback device. The floors are programs
-of our own (shared_floors.cpp). `wake-ups` counts how often rocid's threads went to sleep. Run it on a machine that does nothing else.
+There is a row per condition (nothing else runs; two busy programs; everything on one CPU) and program. A figure is half a round trip of 64 bytes
+through the loopback device, in microseconds: the median of --rounds runs that alternate between the programs of a condition. shared_floors.cpp
+measures TCP and the transfer without transport. The row `wake-ups` counts how often the threads of an idle rocid go to sleep. Run it on a machine
+that does nothing else.
 """
 import argparse
 import contextlib
@@ -28,8 +29,8 @@ PROBE, MOST = 100, 20000  # messages of a run
 LIMIT = 60  # seconds for a run
 ENGINE = re.compile(r"rte-worker|lcore|engine")  # names of rocid's threads that run an engine
 
-# In `sessions` rocid, the programs and the busy ones have a session each, as in different terminals. The kernel schedules them as groups
-# (sched_autogroup_enabled; containers are groups too), and sched_yield gives the CPU to nobody outside the group.
+# With `sessions`, rocid and each program have a session of their own, as in different terminals. The kernel schedules each session as a group
+# (sched_autogroup_enabled; a container is a group too). sched_yield() then gives the CPU only to threads of the same group.
 @dataclasses.dataclass
 class Condition:
     busy: int = 0  # other programs that never wait
@@ -51,7 +52,7 @@ LATENCIES = ("ib_send_lat", "ib_write_lat")
 
 
 def list_goals():
-    """(condition, figure, its quantile, anchor, the anchor's quantile, highest ratio)"""
+    """Yields (condition, figure, the figure's quantile, anchor, the anchor's quantile, highest permitted ratio)."""
     for name, c in CONDITIONS.items():
         for what in LATENCIES:
             if not c.busy and not c.one_cpu:
@@ -108,7 +109,7 @@ class Bench:
         return {f["name"].rsplit(".", 1)[1]: f["value"] / 1000 for f in figures}
 
     def perftest(self, rocid, condition, name, messages):
-        """Reads the columns t_typical and 99 %. Counts how often rocid's threads slept per message."""
+        """Returns the columns t_typical and 99 %, and how often rocid's threads slept per message."""
         command = [*condition.prefix(), *PERFTEST[name], "-F", "-x", "1", "-s", "64", "-n", str(messages), "-p", str(PORT)]
         server = start_server(rocid, command)
         try:
@@ -139,7 +140,7 @@ class Bench:
             return
         runs, messages = {s: [] for s in wanted}, {}
         with Rocid(self.options.build, self.options.set, condition.prefix(), condition.sessions) as rocid, busy_programs(condition):
-            for s in wanted:  # not counted: how many messages take --seconds
+            for s in wanted:  # a run that does not count finds the number of messages that take --seconds
                 probe = self.run(rocid, condition, s, PROBE) or {"p50": 1e6, "p99": 1e6}
                 each = 2e-6 * max(probe["p50"], probe["p99"] / 20)
                 messages[s] = int(min(max(self.options.seconds / each, PROBE), MOST))
@@ -152,7 +153,7 @@ class Bench:
                 print(row_of(f"{name}: {s}", self.figures[f"{name}: {s}"]), flush=True)
 
     def idle_wakes(self, seconds=10):
-        """Of an idle rocid, by the second: with nothing connected, and with a connected pair of QPs whose programs stand still."""
+        """Counts the sleeps of an idle rocid's threads per second: with nothing connected, and with a pair of QPs whose programs are stopped."""
         if not re.search(self.options.only, "wake-ups"):
             return
 

@@ -1,13 +1,16 @@
-// The floors of ./dev bench shared: what a message between two processes costs if nothing is done but to hand it over. Half round
-// trips, from process to process by the same CPUs that rocid and its programs would have.
+// The floors of ./dev bench shared: the cost of passing a message from process to process without a transport, as half round
+// trips. The processes use the same CPUs as rocid and its programs.
 //
-//   shared_floors yield|futex LOOKS ROUNDS     two programs and an engine between them: one word of shared memory per step. Who
-//                                              waits looks LOOKS times, then yields after each look, or sleeps on the word
-//   shared_floors spin ROUNDS                  two programs without an engine between them that only look, as over an RDMA card
-//   shared_floors tcp ROUNDS                   64 bytes over a TCP connection of the loopback interface; who waits sleeps in recv
+//   shared_floors yield|futex LOOKS ROUNDS     two programs and an engine between them. Each step sets one word of shared memory.
+//                                              A waiting process reads the word LOOKS times. Then it yields after each further
+//                                              read, or sleeps on the word
+//   shared_floors spin ROUNDS                  two programs without an engine. A waiting program reads the word all the time, as
+//                                              over an RDMA NIC
+//   shared_floors tcp ROUNDS                   64 bytes over a TCP connection of the loopback interface. A waiting program sleeps
+//                                              in recv
 //
-// With a last argument "sessions" each process has a session of its own, as programs of different terminals have. The kernel then
-// schedules them as groups (sched_autogroup_enabled).
+// With a last argument "sessions", each further process has a session of its own, as programs of different terminals have. The
+// kernel then schedules each session as a group (sched_autogroup_enabled).
 #include <arpa/inet.h>
 #include <linux/futex.h>
 #include <netinet/tcp.h>
@@ -38,7 +41,7 @@ struct alignas(64) Word {
     std::atomic<uint32_t> value{0};
     std::atomic<uint32_t> asleep{0};
 };
-/// The steps of a round trip. Each is a word that counts up.
+/// The steps of a round trip. Each step has a word that counts up.
 enum Step : uint32_t { ask, deliver_ask, answer, deliver_answer, steps };
 using Words = std::array<Word, steps>;
 
@@ -74,7 +77,7 @@ private:
 
 bool own_sessions = false;
 
-/// Runs `work` in a process of its own, which ends with it, and with the calling process.
+/// Runs `work` in a new process. The process ends with `work`.
 pid_t in_process(const std::function<void()>& work) {
     const pid_t parent = getpid();
     const pid_t pid = fork();
@@ -85,7 +88,7 @@ pid_t in_process(const std::function<void()>& work) {
     _exit(0);
 }
 
-/// Measures `rounds` round trips after a warm-up.
+/// Makes `rounds` round trips after a warm-up. Prints quantiles of the half round trips.
 void measure(const std::string& name, uint32_t rounds, const std::function<void(uint32_t)>& round_trip) {
     const uint32_t warm = rounds / 10;
     const auto half = std::make_unique<Histogram>();

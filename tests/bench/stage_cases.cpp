@@ -1,9 +1,9 @@
-// Cycles per message and stage (stack/base/stage.hpp), for both ends, the ACK, posting and polling. Figures per case:
+// Measures cycles per message and stage (stack/base/stage.hpp): both ends, the ACK, posting and polling. Figures per case:
 //   stage.CASE.STAGE    a stage's own cycles, without the cost of its switches
 //   stages.CASE.sum     sum of all stages, including the time outside the engine
 //   stages.CASE.marked  total with counting; .switches: number of switches between stages;
 //                       .switch: calibrated cost of a switch; .packets: packets per message
-//   stages.CASE.plain   total in the product's engine, without counting
+//   stages.CASE.plain   total with the ordinary transport, without counting
 #include "stage_cases.hpp"
 
 #include <rte_cycles.h>
@@ -31,8 +31,8 @@ constexpr Case kCases[] = {
     {"write.1MiB.1qp", abi::WrOpcode::rdma_write, 1 << 20, 1, 8}, {"write.64B.10000qp", abi::WrOpcode::rdma_write, 64, 10000, 1},
 };
 
-/// The number of windows. The best window counts, because other programs can only make a window longer. Windows are short, so
-/// that some fit between the activities of other programs.
+/// The number of windows, and the limits of a window. The fastest window is reported, because other programs can only make a
+/// window longer. Windows are short, so that some fit between the activities of other programs.
 struct Effort {
     uint32_t windows, window_bytes, window_messages;
     uint32_t rounds(const Case& c) const {
@@ -59,8 +59,8 @@ struct Window {
     double switch_cycles = 0;
 };
 
-/// Returns the fastest window, or one of 0 cycles if a message failed. The cost of a switch is calibrated before each window,
-/// because the core's clock frequency changes while the counter's does not.
+/// Returns the fastest window, or a window of 0 cycles if a message failed. The cost of a switch is calibrated before each
+/// window, because the frequency of the core changes while the frequency of the counter does not.
 Window measure(const Case& c, const Effort& effort) {
     Rig rig({c.qps, c.bytes, c.batch * 2});
     Window best;
@@ -93,7 +93,7 @@ void tell(const Case& c, const StageClock& took, double messages, double switch_
     report("stages." + name + ".packets", c.packets(), "/msg");
 }
 
-/// Returns the number of markers that no case reaches. Such a marker would be untested.
+/// Prints the stages that no case enters, because their markers would be untested. Returns their number.
 int never_entered(const StageTally (&of)[kStages]) {
     int missing = 0;
     for (size_t s = 0; s < kStages; ++s) {

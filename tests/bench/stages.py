@@ -23,7 +23,7 @@ def cycles(case, figures):
 def measure(run):
     best = {}
     for _ in range(2 if run.quick else 3):
-        for program in (COUNTED, PLAIN):  # in turn, because disturbances come and go
+        for program in (COUNTED, PLAIN):  # in turn, so that the load of other programs affects both
             try:
                 tries = ask(run, program)
             except (OSError, subprocess.SubprocessError) as e:
@@ -37,7 +37,7 @@ def measure(run):
 
 
 class Case:
-    """The figures of one case. Long messages are counted per packet."""
+    """The figures of one case: per packet if a message has several packets, otherwise per message."""
 
     def __init__(self, name, figures):
         def of(what):

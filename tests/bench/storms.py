@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Attackers of isolation.py that are no perftest: storms.py register | connect | doorbell. Each goes on until it is killed."""
+"""The attackers of isolation.py that do not use perftest: storms.py register | connect | doorbell. An attacker runs until it is killed."""
 import ctypes
 import mmap
 import os
@@ -45,7 +45,7 @@ def connect():
 
 
 def doorbell():
-    from badinput import OP_OPEN_DEVICE, Client  # needs the tests' folder
+    from badinput import OP_OPEN_DEVICE, Client  # in tests/conformance
     rocid = types.SimpleNamespace(socket=os.environ["ROCI_SOCKET"])
     pages = []
     for _ in range(SESSIONS):

@@ -1,6 +1,6 @@
-// The transport alone: one engine in one thread with two devices. Memory connects the devices, or with --net-ring DPDK's ring
-// driver, as in rocid. This process drives both ends of every QP. A message includes posting, fetching, sending and receiving
-// frames, two ICRCs, the ACK, the completion and polling. Options:
+// Measures the transport alone: one engine in one thread with two devices. The devices are connected by memory, or with
+// --net-ring by DPDK's ring driver, as in rocid. This process drives both QPs of every connection. The time of a message
+// includes posting, fetching, sending and receiving frames, two ICRCs, the ACK, the completion and polling. Options:
 //   --stages [--quick]  figures in cycles; in the program transport_stages per stage (stage_cases.cpp)
 //   --engines N         N engines of one host, each on one CPU with its QPs and their client (several_engines.cpp)
 #include <benchmark/benchmark.h>

@@ -1,5 +1,5 @@
-// Two devices that are connected by memory, or by DPDK's ring driver as in rocid. This process drives both ends of every QP.
-// transport_bench measures them with one engine or several, with or without counting of stages.
+// Two devices that are connected by memory, or by DPDK's ring driver as in rocid. This process drives both QPs of every
+// connection. All measurements of transport_bench use this rig.
 #pragma once
 
 #include <algorithm>
@@ -54,7 +54,8 @@ private:
     std::vector<std::unique_ptr<pmd::DpdkPort>> ports_;
 };
 
-/// The command line chooses one of them. There is one EAL per process.
+/// Connects the devices: by ring_wire if main() has created it, otherwise by memory_wire. ring_wire is global, because a process
+/// can have only one EAL.
 inline std::unique_ptr<RingWire> ring_wire;
 inline std::unique_ptr<MemoryWire> memory_wire;
 inline io::Port* wire_port(uint32_t device, uint32_t engine) {
@@ -67,8 +68,8 @@ struct Rig {
         sim::Qp *a, *b;
         sim::Mr *source, *target;
     };
-    /// The part of the rig that belongs to one engine: the pairs whose `a` is on this engine, and their CQs. One thread drives
-    /// it.
+    /// The part of the rig that belongs to one engine: the pairs whose `a` is on this engine, and their CQs. One thread uses a
+    /// lane.
     struct Lane {
         sim::Cq *left_cq, *right_cq;
         std::vector<Pair> pairs;
@@ -137,8 +138,8 @@ struct Rig {
     void poll() { world.host(0).engine(0).poll(now += 1000); }
 };
 
-/// Posts a batch of messages on every QP of a lane, the last of each signalled, and polls until all are complete. Returns false
-/// if a message failed.
+/// Posts a batch of messages on every pair of a lane and polls until all batches are complete. The last message of each batch is
+/// signalled. Returns false if a message failed.
 template <class Poll>
 inline bool one_round(Rig& rig, Rig::Lane& lane, abi::WrOpcode opcode, uint32_t bytes, uint32_t batch, Poll&& poll) {
     const bool send = opcode == abi::WrOpcode::send;
@@ -161,7 +162,7 @@ inline bool one_round(Rig& rig, Rig::Lane& lane, abi::WrOpcode opcode, uint32_t 
     }
     return good;
 }
-/// Executes a round on the only engine, in a time that does not depend on the machine.
+/// Executes a round on the only engine, with a virtual clock.
 inline bool one_round(Rig& rig, abi::WrOpcode opcode, uint32_t bytes, uint32_t batch) {
     return one_round(rig, rig.lanes[0], opcode, bytes, batch, [&rig] { rig.poll(); });
 }

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""port = "udp" beside what the kernel's own sockets reach, between two network namespaces on one veth.
+"""Compares port = "udp" with the kernel's own sockets, between two network namespaces on one veth.
 
     tests/bench/udp.py [--build DIR] [--rounds N] [--seconds N] [--mtu N ...] [--kinds udp af_packet af_xdp] [--latency]
                        [--engine 'KEY = VALUE' ...]
 
-Each round measures one after the other, so that all see the same machine: TCP (iperf3, one stream), bare UDP sockets with
-UDP_SEGMENT and UDP_GRO (udp_floor), then 64 KiB RDMA WRITE (ib_write_bw) over each kind of port, in MB/s. --latency: half a round
-trip of 64 B in us, of two UDP sockets that block in recv and of ib_send_lat and ib_write_lat. Prints each figure's median and
-its ratio to the first column. Needs root.
+Each round measures in turn, in MB/s: TCP (iperf3, one stream), bare UDP sockets with UDP_SEGMENT and UDP_GRO (udp_floor), then RDMA
+WRITE of 64 KiB (ib_write_bw) over each kind of port. With --latency, each round measures half a round trip of 64 B in us: two UDP
+sockets that block in recv, then ib_send_lat and ib_write_lat over each kind of port. Prints the median of each figure and its ratio
+to the first figure. Needs root.
 """
 import argparse
 import itertools
@@ -25,7 +25,7 @@ XDP_MOST = 3400
 
 
 def floor(net, ours, theirs, answer):
-    """Runs udp_floor at both ends; what the end `answer` ("server" or "client") printed last."""
+    """Runs udp_floor at both ends. Returns the last figure that the end `answer` ("server" or "client") printed."""
     port = next(PORT)
     tool = str(hosts.BUILD / 'tests/bench/udp_floor')
     server = hosts.Program([*net.a.inside, tool, ours, str(port)])
@@ -46,7 +46,7 @@ def floor(net, ours, theirs, answer):
 
 
 def cpu_seconds(host):
-    """Of all threads of the host's rocid."""
+    """Returns the CPU time of all threads of the host's rocid."""
     return sum(int(path.read_text().split()[0]) for path in pathlib.Path(f'/proc/{host.process.pid}/task').glob('*/schedstat')) / 1e9
 
 
@@ -55,14 +55,15 @@ def frames_sent(host):
 
 
 class Columns:
-    """What a round measures: (name, measure(net)) …"""
+    """The measurements of a round: pairs of a name and a function measure(net)."""
 
     def __init__(self, options, mtu):
         self.options, self.mtu = options, mtu
         self.cpu = {}  # kind: [(sender's, receiver's microseconds of CPU time per 64 KiB) …]
 
     def write(self, kind):
-        """MB/s; the CPU time, which other load changes less, goes to `cpu`."""
+        """Returns a function that measures MB/s. The function also appends rocid's CPU time to `cpu`, because other load changes the CPU
+        time less than the rate."""
         def body(net):
             before = cpu_seconds(net.b), cpu_seconds(net.a), frames_sent(net.b)
             rate = ratios.perftest(net, f'ib_write_bw -s 65536 -D {self.options.seconds}')[3] * 1.048576

@@ -1,7 +1,7 @@
-// What plain UDP sockets reach, as the anchor of port = "udp" (udp.py):
-//   udp_floor receive PORT                          prints the MB/s of the first sender
-//   udp_floor send ADDRESS PORT SEGMENT SECONDS     datagrams of up to 64 segments (UDP_SEGMENT)
-//   udp_floor pong PORT                             returns each datagram, until none comes for two seconds
+// Measures plain UDP sockets, for comparison with port = "udp" (udp.py):
+//   udp_floor receive PORT                          prints the receive rate in MB/s
+//   udp_floor send ADDRESS PORT SEGMENT SECONDS     sends datagrams of up to 64 segments (UDP_SEGMENT)
+//   udp_floor pong PORT                             returns each datagram; ends two seconds after the last one
 //   udp_floor ping ADDRESS PORT BYTES COUNT         prints the median half round trip in microseconds; both ends block in recv
 #include <arpa/inet.h>
 #include <netinet/udp.h>
@@ -31,7 +31,7 @@ double seconds_since(Clock::time_point t) { return std::chrono::duration<double>
     std::exit(1);
 }
 
-/// A socket with large buffers, bound to `port` if that is not 0; a receive ends after two seconds without a datagram.
+/// Returns a socket with large buffers, bound to `port` if that is not 0. A receive fails after two seconds without a datagram.
 int open_socket(uint16_t port) {
     const int fd = socket(AF_INET, SOCK_DGRAM, 0);
     if (fd < 0) die("socket");

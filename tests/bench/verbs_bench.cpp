@@ -1,6 +1,6 @@
-// Rocinante by the public verbs: one thread of a program drives both ends. Each mode prints its figures; `--rows` selects some of
-// them. Other programs can only make figures worse. So a rate is the best of several short windows, and a half round trip is from
-// the run with the best median.
+// Measures Rocinante by the public verbs. One thread of a program drives both ends. Each mode prints its figures; `--rows`
+// selects some figures. Other programs can only make figures worse. So a rate is the best of several short windows, and a half
+// round trip is from the run with the best median.
 #include <unistd.h>
 
 #include <functional>
@@ -25,7 +25,7 @@ struct Load {
     uint32_t batches = 2;  ///< outstanding batches per QP
 };
 
-/// A stream of messages on every pair. Whenever a batch has completed, the next one is posted.
+/// A stream of messages on every pair. Whenever a batch has completed, the next batch is posted.
 class Stream {
 public:
     Stream(Rig& rig, const Load& load) : rig_(rig), load_(load), sends_(load.list), recvs_(load.batch) {
@@ -123,8 +123,8 @@ Rows rates() {
     };
 }
 
-/// Compares 16 QPs with very many QPs. All QPs have work all the time. With a `batch` of 1 the engine sends one message per QP in
-/// turn.
+/// Compares 16 QPs with very many QPs. Each QP gets its next batch as soon as a batch of it has completed. With a `batch` of 1
+/// the engine sends one message per QP in turn.
 Rows many_qps() {
     const uint32_t qps = quick ? 2'000 : 10'000;
     Rows rows;
@@ -234,8 +234,8 @@ Rows latency() {
     return rows;
 }
 
-/// Measures the time from posting to completion of a 64-byte WRITE while rocid's engine sleeps. For comparison it also measures
-/// this while the engine is awake.
+/// Measures the time from posting to completion of a 64-byte WRITE while rocid's engine sleeps, and for comparison while the
+/// engine is awake.
 void wake() {
     Rig rig(1, 64, 4096);
     ibv_sge sge{uint64_t(rig.source.data), 64, rig.source.mr->lkey};
@@ -277,7 +277,7 @@ void connect() {
     ibv_destroy_cq(cq);
 }
 
-/// Measures the first and the second registration of the same memory.
+/// Measures the first and the second registration of the same memory, and the release of the second.
 void register_memory(const std::string& name, size_t bytes, unsigned tries) {
     const Device d("roci0");
     double first = 1e300, second = 1e300, release = 1e300;
@@ -322,8 +322,8 @@ uint64_t anonymous_bytes(const char* pid) {
     return uint64_t{kib} << 10;
 }
 
-/// Measures the memory per QP. It must run first, because rocid's allocator would reuse memory of earlier QPs, which would not be
-/// counted.
+/// Measures rocid's memory per QP. This row must be the first, because rocid's allocator reuses the memory of earlier QPs, and
+/// reused memory would not be counted.
 void memory_a_qp() {
     const char* pid = std::getenv("ROCI_BENCH_ROCID_PID");
     if (pid == nullptr) return;
@@ -366,8 +366,8 @@ constexpr Mode kModes[] = {
     {"register", registration},
 };
 
-/// Returns the rows of the given modes in the order of the table, or of all modes if none is given. Throws an exception with a
-/// message for the user.
+/// Returns the rows of the given modes in the order of kModes, or of all modes if none is given. Throws an exception with a
+/// message for the user if a mode is unknown.
 Rows rows_of(const std::vector<std::string>& modes) {
     Rows all;
     for (const std::string& word : modes)
@@ -382,7 +382,8 @@ Rows rows_of(const std::vector<std::string>& modes) {
     return all;
 }
 
-/// Returns the rows with one of the words in their name. Throws an exception with a message for the user.
+/// Returns the rows with one of the words in their name, or all rows if no word is given. Throws an exception with a message for
+/// the user if no row has a word.
 Rows picked(const Rows& all, const std::vector<std::string>& words) {
     Rows out;
     const auto has = [](const Row& r, const std::string& word) { return r.name.find(word) != std::string::npos; };

@@ -1,4 +1,4 @@
-// Both ends of a connection between two devices, by the public verbs, in one process and one thread.
+// Connected QPs on two devices, by the public verbs. One process and one thread use both ends.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -138,7 +138,7 @@ struct Rig {
     Rig(const Rig&) = delete;
 };
 
-/// Polls completions and calls done(wc) for each. A failed completion ends the program.
+/// Polls up to 32 completions, calls done(wc) for each and returns their number. A failed completion ends the program.
 template <class Done>
 int drain(ibv_cq* cq, Done&& done) {
     ibv_wc wc[32];

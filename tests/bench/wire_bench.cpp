@@ -1,4 +1,4 @@
-// The cost of stack/wire per frame: parse, build, ICRC.
+// Measures the time that stack/wire takes to parse a frame, to build a frame, and to compute an ICRC.
 #include <benchmark/benchmark.h>
 
 #include "samples.hpp"

@@ -1,4 +1,5 @@
-"""Mistakes of users and clients. Each causes a clear message and a non-zero exit code, and does not affect other programs."""
+"""Clients that send invalid messages, and programs without a rocid. Invalid messages must be refused and must not affect other programs.
+Programs without a rocid must print a clear message."""
 import os
 import pathlib
 import random
@@ -21,7 +22,7 @@ OP_HELLO, OP_LIST_DEVICES, OP_OPEN_DEVICE, OP_LAST = 1, 2, 3, 68
 # --- the control socket, byte by byte (verbs_api/abi/control.hpp) ------------------------------------------------------
 
 class Client:
-    """A client that may send invalid messages."""
+    """A client of the control socket that can send any message."""
 
     def __init__(self, rocid):
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -31,7 +32,7 @@ class Client:
         self.wanted_chunk = 0
 
     def close(self):
-        """Ends the session and unmaps rocid's memory."""
+        """Ends the session and closes the descriptors that rocid sent."""
         self.socket.close()
         for fd in self.fds:
             os.close(fd)
@@ -100,7 +101,7 @@ def malformed_messages(rocid, _gids):
 
 
 def send_noise(client, rng):
-    """Sends random operations with random bodies until rocid closes the connection."""
+    """Sends up to 100 random operations with random bodies. Stops if rocid closes the connection."""
     for _ in range(100):
         body = rng.randbytes(rng.choice((0, 4, 8, 16, 24, 40, 100, 400))) if rng.random() < 0.5 else small_numbers(rng)
         try:
@@ -133,7 +134,7 @@ def random_messages(rocid, gids, seed=1):
 
 
 def small_numbers(rng):
-    """Returns a body of small integers, which passes the first checks more often."""
+    """Returns a body of 32 mostly small integers, which passes rocid's first checks more often than random bytes."""
     return struct.pack('<32I', *(rng.choice((0, 1, 2, 3, 4, 8, 64, 0xFFFFFFFF, rng.randrange(1 << 12))) for _ in range(32)))
 
 
@@ -147,7 +148,7 @@ def no_rocid(_rocid, _gids):
 
 
 def verbs_without_rocid(_rocid, _gids):
-    """A program with our library but without rocid finds no devices and prints a clear message. It does not crash."""
+    """ibv_devinfo with our library but without a rocid must report that there are no devices. It must not crash."""
     folder = pathlib.Path(ROCI).parents[2] / 'verbs_api/libibverbs'
     done = subprocess.run(['ibv_devinfo'], capture_output=True, text=True, timeout=20, check=False,
                           env={**os.environ, 'LD_LIBRARY_PATH': str(folder), 'ROCI_SOCKET': '/nonexistent/rocid.sock'})

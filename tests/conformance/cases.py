@@ -47,7 +47,7 @@ def perftests():
         yield Pair(program, '-q 16', '-n 100')
         yield Pair(program, '-b', '-n 500')
         yield Pair(program, '-b -a', '-n 20', limit=180, in_quick=False)
-        yield Pair(program, '-b -q 16 -a -n 200', limit=600, in_quick=False)  # perftest's default of 1000 per QP would be half a terabyte
+        yield Pair(program, '-b -q 16 -a -n 200', limit=600, in_quick=False)  # perftest's default of 1000 per QP would transfer half a terabyte
     for program in LATENCY:
         yield Pair(program, '', '-n 200')
         yield Pair(program, '-a', '-n 10', limit=180)
@@ -89,7 +89,7 @@ def transports():
         yield Pair(program, args, quick, gid='ipv6', in_quick=program.startswith('ibv_') and '-e' not in args)
 
 
-# --- under faults: the programs must not notice ----------------------------------------------------------------------
+# --- under faults: all programs must succeed -------------------------------------------------------------------------
 
 def under_faults():
     for args, quick in (('-c', '-n 300'), ('-c -s 1048576', '-n 10'), ('-c -e -m 512 -s 100000', '-n 50')):

@@ -1,4 +1,5 @@
-"""Configurations that rocid must refuse. The message has the file, the line and the allowed values, and the exit code is not zero."""
+"""Configurations that rocid must refuse: the exit code must be positive, and the message must have the file, the line and the texts of the
+row."""
 import os
 import re
 import subprocess
@@ -6,7 +7,7 @@ import tempfile
 
 from lab import ROCID, Failure
 
-# One row per case: the name, the configuration, the line of the mistake, and texts that the message must contain.
+# One row per case: the name, the configuration, the line of the mistake (None: any line), and patterns of the message.
 TABLE = [
     ('an unknown key', '[engine]\ncuont = 1\n', 2, ('cuont', 'count')),
     ('an unknown section', '\n[egnine]\ncount = 1\n', 2, ('egnine', 'engine')),
@@ -46,7 +47,7 @@ def file_that_is_not_there():
 
 
 def all_options_are_in_the_sample():
-    """rocid accepts the sample configuration that it prints."""
+    """`rocid --print-config` must print a configuration and return 0."""
     sample = subprocess.run([ROCID, '--print-config'], capture_output=True, text=True, timeout=30, check=False)
     if sample.returncode != 0 or '[engine]' not in sample.stdout:
         raise Failure(f'rocid --print-config: exit code {sample.returncode}: {sample.stderr}')

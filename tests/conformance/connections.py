@@ -27,12 +27,12 @@ class Row:
     client: str
     path: tuple = ('roci0', 'roci1')  # the server's and the client's device
     family: str = 'ipv4'
-    port: int = 0  # port of programs that use a fixed one
+    port: int = 0  # port of a program that always uses the same one; 0: a free port
     shows: str = ''  # pattern that the client must print
     served: str = ''  # pattern that the server must print
     joins: bool = False  # there is no listener: the server is ready when it is in a multicast group
     tcp: bool = False  # the server is ready when it listens on its TCP port, before it listens by rdma_cm
-    by_cm: bool = True  # rdma_cm makes the connection, so its requests are counted
+    by_cm: bool = True  # rdma_cm makes the connection, so the number of its requests must grow
     settings: tuple = () # environment variables, NAME=value
     usual: str = ''  # harmless output that looks like an error
     clients: int = 1  # number of clients, one after the other
@@ -82,7 +82,7 @@ UDADDY = ('', '-c 10 -C 100 -S 1000', '-p 0x0002')
 
 
 def samples():
-    """Returns rdma-core's examples other than rping."""
+    """Yields the rows of rdma-core's examples other than rping."""
     for args in MATOSE:
         yield from both('ucmatose -b {to}', 'ucmatose -s {to} -b {me}', args, port=7471, shows='return status 0', served='return status 0')
     for args in UDADDY:
@@ -98,9 +98,9 @@ def samples():
 
 
 def streams():
-    """Returns r-sockets of the system's library over our rdma_cm. `rstream -T a` is missing: its client ends with 16 (POLLHUP) if its last rpoll()
-    reports both the last data and the disconnection, which the server sends right after the data. This always happens if a wake-up takes longer
-    than the server's printf."""
+    """Yields the rows of r-sockets of the system's library over our rdma_cm. `rstream -T a` is missing: its client ends with 16 (POLLHUP)
+    if its last rpoll() reports both the last data and the disconnection, which the server sends right after the data. This always happens
+    if a wake-up takes longer than the server's printf."""
     every = ('-I 50 -C 10 -S 5000 -T v', '-I 20 -C 10 -S 100000 -T n -T v')
     for program, sets in (('rstream', every), ('riostream', (*every, '-I 50 -C 10 -T a -T v'))):
         for args in sets:
@@ -114,8 +114,8 @@ SEND_BW_OVER_CM = ('-q 8', '-c UD', '-b', '-e', '-r 64 --use-srq -q 4', '-a -n 2
 
 
 def perftests():
-    """Returns perftest with -R. This version of perftest takes no IPv6 address with -R. Its client connects a second time without waiting until
-    the server listens again, and ends if the connection is refused. Such a run is repeated."""
+    """Yields the rows of perftest with -R. This version of perftest takes no IPv6 address with -R. Its client connects a second time
+    without waiting until the server listens again, and ends if the connection is refused. run_row() repeats such a run."""
     every = [(program, '') for program in PERFTEST] + [('ib_send_bw', args) for args in SEND_BW_OVER_CM]
     for program, args in every:
         told = f'{program} -R -F -n 200 {args}'.strip()
@@ -130,10 +130,12 @@ QPERF = ('rc_lat', 'rc_bw', 'rc_rdma_read_lat', 'rc_rdma_read_bw', 'rc_rdma_writ
 
 
 def storage_and_figures():
-    """Returns programs from outside the RDMA projects. qperf reaches its server by TCP at the same address, so the address is 127.0.0.1. Its server
-    sends its port to the client before it calls rdma_listen(), so a client may be refused and tries again. Therefore each test is a row."""
-    # In fio the writer is the client. It requests no retries if the receiver is not ready (rnr_retry_count 0). With --verb=send the server must have
-    # posted enough receives. It posts as many as its depth, so here the depth covers all sends before the first one.
+    """Yields the rows of programs from outside the RDMA projects. qperf reaches its server by TCP at the same address, so the address is
+    127.0.0.1. Its server sends its port to the client before it calls rdma_listen(), so the client may be refused. run_row() then repeats
+    the row; therefore each test is a row of its own."""
+    # In fio the writer is the client. It requests no retries if the receiver is not ready (rnr_retry_count 0). With --verb=send the server
+    # must have posted a receive for every SEND. The server posts --iodepth receives before the first SEND, so here its --iodepth is the
+    # number of all SENDs.
     for verb, ahead in (('write', 8), ('read', 8), ('send', 256)):
         yield Row(f'{FIO} --rw=read --iodepth={ahead}', f'{FIO} --hostname={{to}} --verb={verb} --rw=write --iodepth=8', shows=r'err= 0', limit=20)
     for test in QPERF:
@@ -142,8 +144,9 @@ def storage_and_figures():
 
 
 def libraries():
-    """Returns programs that use rdma_cm through a library. libfabric finds devices by the addresses of network interfaces, or by 127.0.0.1, which
-    is roci0. Its pingpong sends the peer's address by TCP. Of UCX 1.13 io_demo connects by address; ucx_perftest cannot."""
+    """Yields the rows of programs that use rdma_cm through a library. libfabric finds devices by the addresses of network interfaces, or by
+    127.0.0.1, which is roci0. Its pingpong sends the peer's address by TCP. Of UCX 1.13 io_demo connects by address; ucx_perftest
+    cannot."""
     for kind, most in (('msg', '1m'), ('rdm', '1m'), ('dgram', '4k')):
         told = f'fi_pingpong -p verbs -e {kind} -c -I 20'
         yield Row(f'{told} -B {{port}}', f'{told} -P {{port}} 127.0.0.1', path=('roci0', 'roci0'), tcp=True, by_cm=kind != 'dgram',
@@ -181,7 +184,7 @@ def wait_ready(rocid, row, server, port):
 
 
 def wait_served(rocid, server, port):
-    """Waits until a program listens on the port of rdma_cm."""
+    """Waits until a program listens on `port` by rdma_cm."""
     listens = lambda s: any(listener['port'] == port for listener in s['rdma_cm']['listeners'])
     wait_until(rocid, server, listens, f'the server does not listen on port {port}')
 
@@ -195,7 +198,7 @@ def judge(who, text, pattern, usual):
 
 
 def run_row(rocid, row):
-    """Runs a row. Raises Failure if the programs do not print the required patterns."""
+    """Runs a row. If a failure matches `races`, repeats the row, at most RACES times. Raises any other Failure."""
     for _ in range(RACES):
         try:
             return run_once(rocid, row)
@@ -251,7 +254,7 @@ def requests(rocid):
 
 
 def nothing_stays(rocid, before, limit=10):
-    """Checks that all objects and ports of the programs are freed, and their connections after the time wait."""
+    """Waits until rocid has no connection of rdma_cm and no more objects than `before`. Raises Failure after `limit` seconds."""
     end = time.monotonic() + limit
     while True:
         now = {**rocid.totals(), 'connections': rocid.status()['rdma_cm']['connections']}

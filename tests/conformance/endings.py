@@ -1,4 +1,5 @@
-"""kill -9 of rocid while programs wait in every possible way. Each program ends with an error and a message."""
+"""kill -9 of rocid while programs wait in different ways. Both programs must end with an error, and one of them must print that rocid has
+ended."""
 import dataclasses
 import shlex
 import shutil
@@ -10,14 +11,14 @@ from lab import Failure, Program, Rocid, free_port, gid_indexes
 from pairs import Pair, both_outputs
 from single import DEVICES
 
-LIMIT = 20   # seconds; a program that does not notice runs for ever
-NOTICED = 1  # second until each program has ended with an error
+LIMIT = 20   # seconds; a program that does not notice the end of rocid would not end
+NOTICED = 1  # second from the kill to the end of each program, at most
 LINE = 'connection to rocid at '
 
 
 @dataclasses.dataclass(frozen=True)
 class Ending:
-    """One case: the commands of both sides, how they wait, and which of them must fail."""
+    """One case: the commands of both sides, and the sides that must return an error."""
     name: str
     server: str
     client: str

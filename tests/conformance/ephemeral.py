@@ -70,7 +70,8 @@ def life_of_one(uid):
 
 
 def single_device():
-    """With --single a listener sees its client at its own address. The two devices of the default belong to another rocid."""
+    """With --single there is one device, and a listener must see a client on it at the address of that device. Without --single another
+    rocid must start, with two devices."""
     with tempfile.TemporaryDirectory(prefix='roci-user-') as folder:
         listing = finish(start(['ibv_devices'], folder, os.geteuid(), ('--single',)), 'ibv_devices')
         if 'roci0' not in listing or 'roci1' in listing:

@@ -164,6 +164,8 @@ def answer(rocid, name):
             first = int(qps[0][0])
             text = why(rocid, first)
             judge(name, text, 'live')
+            if 'what happened:\n  +0.000000 s  the QP is in RESET\n' not in text or 'the QP is in INIT\n' not in text:
+                raise Failure(f'{name}: the events do not begin with the changes of the state:\n{text}')
         finally:
             if not program.stdin.closed:
                 program.stdin.close()

@@ -2,8 +2,9 @@
 
     exam_program.py CASE
 
-Prints `QPs A B`, then the status and vendor_err of each completion, then `ready`. Ends when its standard input ends. If a case returns a
-function as a third value, the program calls this function repeatedly until standard input ends, to make traffic.
+Prints a line `completion STATUS VENDOR_ERR` per completion that the case waits for, then `QPs A B`, then `ready`. Ends when its standard
+input ends. If a case returns a function as a third value, the program calls this function repeatedly until standard input ends, to make
+traffic. Of this traffic the program prints only completions in error.
 """
 import mmap
 import select
@@ -82,7 +83,7 @@ class End:
         self.qp.post_send(wr)
 
     def complete(self, count=1, limit=20, quiet=False):
-        """Waits for completions and prints them. With `quiet` it prints only completions in error."""
+        """Waits up to `limit` seconds for `count` completions and prints them. With `quiet` prints only completions in error."""
         end = time.monotonic() + limit
         while count and time.monotonic() < end:
             got, completions = self.cq.poll(count)
@@ -245,7 +246,7 @@ def datagram_too_long():
 
 
 def deregistered():
-    """The peer's region is deregistered before the request arrives."""
+    """The peer's region is deregistered before the request is posted."""
     a, b = pair()
     key, address = b.mr.rkey, b.mr.buf
     b.mr.close()
@@ -286,11 +287,11 @@ def not_connected():
     return a, b
 
 
-LONG_WAIT = {'retry': 7, 'timeout': 18}  # 1 s
+LONG_WAIT = {'retry': 7, 'timeout': 18}  # a timeout of 1 s
 
 
 def stream(a, b, length, outstanding):
-    """Returns a function that keeps that many WRITEs from a to b outstanding."""
+    """Returns a function. Each call posts WRITEs from a to b until `outstanding` are outstanding, then waits for one completion."""
     under_way = 0
 
     def go_on():

@@ -1,4 +1,4 @@
-"""kill -9 of either side at any moment. rocid keeps serving, and frees all objects of the killed program."""
+"""kill -9 of either side at any moment. rocid must keep serving and free all objects of the killed program."""
 import dataclasses
 import random
 import time
@@ -39,7 +39,8 @@ def make_rounds(count, seed):
 
 
 def play(rocid, one, gids):
-    """Starts both programs, kills the victim after its delay, and then the survivor, whose peer never responds again."""
+    """Starts both programs, kills the victim after its delay, and then the other program. If the server is to be killed within 20 ms,
+    starts no client."""
     port = free_port()
     sides = [Program(rocid, one.pair.command(0, port, gids, quick=False))]
     try:
@@ -69,7 +70,7 @@ def wait_for_totals(rocid, wanted):
 
 
 class Bystander:
-    """rping between two others during all of the kills; both ends compare each byte that arrives."""
+    """A pair of rpings that runs during all kills. rping checks the bytes that come back."""
 
     def __init__(self, rocid):
         port = str(free_port())

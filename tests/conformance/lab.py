@@ -1,4 +1,4 @@
-"""A rocid for tests, programs over it, and time limits for all of them."""
+"""A rocid for tests, and programs that use it, with time limits."""
 import itertools
 import json
 import os
@@ -45,7 +45,7 @@ def begin(command, log_path):
 
 
 def finish(process, how=signal.SIGTERM, limit=30):
-    """Ends a rocid. Returns False if it had to be killed."""
+    """Ends a rocid. Kills it after `limit` seconds; then returns False."""
     if process is None or process.poll() is not None:
         return True
     process.send_signal(how)
@@ -95,8 +95,8 @@ class Rocid:
         return json.loads(done.stdout)
 
     def totals(self):
-        """Returns all counts that must return to their previous values: objects that rocid counts, and descriptors and shared memory that the kernel
-        counts."""
+        """Returns the numbers that must return to their previous values after a program: rocid's objects, its open descriptors and its
+        shared mappings."""
         totals = self.status()['totals']
         proc = pathlib.Path(f'/proc/{self.process.pid}')
         totals['open files'] = len(os.listdir(proc / 'fd'))
@@ -126,7 +126,7 @@ class Program:
         return self.file.read()
 
     def wait(self, limit):
-        """Returns the exit code. Kills the program if it runs longer than `limit` seconds."""
+        """Returns the exit code. If the program runs longer than `limit` seconds, kills it and raises Failure."""
         try:
             return self.process.wait(limit)
         except subprocess.TimeoutExpired:

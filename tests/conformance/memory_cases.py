@@ -1,4 +1,5 @@
-"""Who pays for memory: rocid and its clients in control groups (cgroup v2, or v1), rocid's with 256 MiB."""
+"""Control groups (cgroup v2, or v1) that are charged for memory: rocid's, with a limit of 256 MiB, and its clients'. The last case is a
+rocid without capabilities."""
 import os
 import pathlib
 import time
@@ -17,7 +18,7 @@ MEMORY_TEST = BUILD / 'tests/conformance/verbs/conformance_memory'
 
 
 class Group:
-    """A control group with a limit; `limit` None: it only counts."""
+    """A control group that measures its peak memory use. `limit` is its memory limit in bytes; None: no limit."""
     V2 = (pathlib.Path('/sys/fs/cgroup'), 'memory.max', 'memory.peak', 'memory.events')
     V1 = (pathlib.Path('/sys/fs/cgroup/memory'), 'memory.limit_in_bytes', 'memory.max_usage_in_bytes', 'memory.oom_control')
 
@@ -65,7 +66,8 @@ def missing():
 
 
 def in_small_rocid(body, args=()):
-    """Runs body(rocid, its group) with a rocid of 256 MiB, which must survive and return to what it had."""
+    """Runs body(rocid, rocid's group) with a rocid limited to 256 MiB. Afterwards rocid must still run and have the same objects as
+    before."""
     with Group('rocid', LIMIT) as own:
         rocid = Rocid(args=args)
         rocid.command = own.command(rocid.command)
@@ -91,7 +93,8 @@ def run_test(rocid, group, name, environment):
 
 
 def untouched_memory():
-    """Both ends of a client register 1 GiB that nobody touched, and create the largest CQ: the client pays, rocid hardly grows."""
+    """Programs register 2 GiB of untouched memory, create the largest CQ, and remove pages of registered memory. The first two must be
+    charged for it, and rocid must stay within its limit."""
     def body(rocid, own):
         start = own.peak_bytes()
         with Group('client') as client:
@@ -119,10 +122,11 @@ def as_user(uid, command):
 
 
 def unprivileged():
-    """A rocid without any capability serves another user's memory that cannot be shared."""
+    """A rocid without any capability must access all memory of another user's program, also memory that it cannot share."""
     rocid = Rocid(args=('--set', 'rocid.socket_mode=0o666'))
     os.chmod(rocid.folder.name, 0o777)
-    rocid.command = as_user(ROCID_USER, rocid.command)
+    # Without XDG_RUNTIME_DIR, EAL creates /tmp/dpdk for this user alone, and rocids of other users print an error.
+    rocid.command = as_user(ROCID_USER, ['env', f'XDG_RUNTIME_DIR={rocid.folder.name}', *rocid.command])
     with rocid:
         names = 'EveryKindOfMemoryCanBeRegistered', 'ASharedMappingOfARegularFileCanBeRegistered'
         tests = [MEMORY_TEST, '--gtest_filter=' + ':'.join(f'Memory.{name}' for name in names)]

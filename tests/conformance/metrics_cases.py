@@ -51,7 +51,7 @@ def monitored():
             raise Failure(f'{series}: {value(before, series)}, then {value(text, series)}; 100 messages were sent')
         dashboard = json.loads((lab.REPO / 'config/grafana.json').read_text())
         names = {n for p in dashboard['panels'] for t in p['targets'] for n in re.findall(r'roci_\w+', t['expr'])}
-        # Gauges of users have a series only while there are users.
+        # Looks for the TYPE lines, because gauges of users have a series only while there are users.
         if absent := {n for n in names if f'# TYPE {n.removesuffix("_total")} ' not in text}:
             raise Failure(f'config/grafana.json names {absent}, which rocid does not serve')
         try:
@@ -87,7 +87,7 @@ def promtool():
 
 
 NODE_EXPORTER = 'prometheus-node-exporter'
-# The names that the collector uses. The traffic below changes these series.
+# Series of the node exporter's infiniband collector that traffic must increase.
 EXPORTED = ('node_infiniband_port_packets_transmitted_total', 'node_infiniband_port_packets_received_total', 'node_infiniband_port_data_transmitted_bytes_total',
             'node_infiniband_port_data_received_bytes_total')
 
@@ -136,7 +136,7 @@ def node_exporter(rocid, gids):
 
 
 def refused():
-    """rocid reports at its start that it cannot listen on an address."""
+    """rocid must not start if it cannot listen on the address of rocid.metrics, and must report the address."""
     with tempfile.NamedTemporaryFile() as log:
         for where in ('127.0.0.1', '192.0.2.77:9471'):
             process, serves = lab.begin([str(lab.ROCID), '--loopback', '--socket', f'{log.name}.sock', '--set', f'rocid.metrics="{where}"'], log.name)

@@ -79,7 +79,7 @@ def run_pair(rocid, pair, gids, quick):
 
 
 def wait_both(server, client, end):
-    """Waits until both end. If one fails, the other gets five more seconds."""
+    """Waits until both programs end, at most until the time `end`. If one program fails, the other gets five more seconds."""
     while server.process.poll() is None or client.process.poll() is None:
         failed = [p for p in (server, client) if p.process.poll() not in (None, 0)]
         if failed:

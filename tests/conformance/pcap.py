@@ -64,7 +64,7 @@ def whole_port(rocid, gids):
 
 
 def one_queue_pair(rocid, gids):
-    """Captures one of two connected pairs under load. The ring overflows, which is reported. The capture has no frames of the other pair."""
+    """Captures one of two connected pairs of QPs under load. Frames may be dropped. The capture must have no frames of the other pair."""
     port = free_port()
     pair = Pair('ib_write_bw', '-q 2 -D 20')
     sides = [Program(rocid, pair.command(0, port, gids, quick=False))]
@@ -78,7 +78,7 @@ def one_queue_pair(rocid, gids):
             wait_capturing(capture)
             time.sleep(0.5)
             captured, _ = end(capture)
-            # Only UC and RC headers are left, because the capture truncated the payload.
+            # Only headers are left, because the capture truncated the payload.
             seen = set(tshark(file, '-T', 'fields', '-e', 'infiniband.bth.destqp'))
         if captured == 0 or {int(n, 16) for n in seen} != {qp['qpn'], qp['peer']['qpn']}:
             raise Failure(f'queue pair {qp["qpn"]} with {qp["peer"]["qpn"]}: {captured} frames, to {seen}')
@@ -99,9 +99,9 @@ def wait_connected(rocid, limit=30):
 
 
 def readers_that_leave(rocid, gids):
-    """Readers are killed or never read. rocid keeps running and frees their rings."""
+    """Captures are killed, or the program that reads their output closes the pipe. rocid must keep running and free their rings."""
     for kill in (True, False):
-        for _ in range(6):  # more than the permitted number at once
+        for _ in range(6):  # more captures than rocid permits at the same time
             capture = roci_pcap(rocid, '-w', '-', stdout=subprocess.PIPE)
             wait_capturing(capture)
             run_pingpong(rocid, gids)

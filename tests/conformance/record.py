@@ -4,7 +4,7 @@
     tests/conformance/record.py top [--write]     needs tmux and pyverbs; prints the screen
     tests/conformance/record.py plot [--write]    needs perftest and Chromium; says where the picture is
 
---write puts it into docs/: below its mark in see.md, and into plot.png.
+With --write, `top` puts the screen into docs/see.md, below the mark, and `plot` puts the picture into docs/plot.png.
 """
 import argparse
 import contextlib
@@ -44,7 +44,7 @@ def top(write):
 
 
 def around_most_losses(stream):
-    """The beginning of the time that has the most lost packets."""
+    """Returns the begin of the SHOWN nanoseconds that have the most lost packets."""
     events = stream['events']
     times = [t for t, flags in zip(events['t'], events['f']) if flags & 1]
     begins = [max(0, t - SHOWN // 3) for t in times]

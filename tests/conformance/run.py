@@ -3,7 +3,8 @@
 
     tests/conformance/run.py [--quick | --full] [--only TEXT] [--list] [--kills N] [--seed N]
 
-Prints PASS or FAIL per case, with the reason and the command that repeats it by hand. Ends with `N passed, N failed, N skipped`.
+Prints PASS, FAIL or SKIP per case. FAIL has the reason and, for cases of Debian's programs, the command that repeats the case by hand. Ends
+with `N passed, N failed, N skipped`.
 """
 import argparse
 import random
@@ -86,7 +87,7 @@ def run_connections(report, rocid, rows):
 
 
 def run_built(report, missing, some, wanted, *arguments):
-    """Runs cases that need programs of this project."""
+    """Runs the wanted cases of `some`. If `missing` is a reason, skips them with this reason."""
     for name, case in some.items():
         if not wanted(name):
             continue

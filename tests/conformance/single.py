@@ -1,4 +1,4 @@
-"""Programs that query devices without traffic."""
+"""Cases without traffic: programs that query devices, `roci run`, and the files in /sys and /dev."""
 import re
 
 from lab import Failure, Program, run_once
@@ -50,7 +50,7 @@ def guids_differ(rocid):
 
 
 def exit_code_comes_back(rocid):
-    """roci run does not change exit code, arguments and environment."""
+    """roci run must pass on the arguments of a program and return its exit code or end by its signal."""
     text = run_once(rocid, ['sh', '-c', 'echo "[$1]"; echo $LD_LIBRARY_PATH', 'sh', 'a  b;$x'])
     need(text, r'\[a  b;\$x\]', 'arguments as they were given')
     for command, code in ((['sh', '-c', 'exit 42'], 42), (['sh', '-c', 'kill -TERM $$'], -15), (['/nonexistent'], 127), (['/etc/passwd'], 126)):

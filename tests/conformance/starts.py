@@ -12,7 +12,7 @@ import lab
 
 
 def engines_on_ordinary_pages():
-    """Without enough hugepages the frames of each engine must fit into the memory that rocid requests."""
+    """Without hugepages the frames of all engines must fit into the memory that rocid requests."""
     for engines in (1, 2, 5, 16):
         with lab.Rocid(args=['--set', 'memory.hugepages=never', '--set', f'engine.count={engines}']) as rocid:
             if 'memory: ordinary pages' not in rocid.log():
@@ -30,7 +30,8 @@ def log_of(process, path):
 
 
 def two_at_once():
-    """Exactly one of two rocids serves, even if a killed rocid has left its socket. The error of the other one names the first."""
+    """Exactly one of two rocids serves, even if a killed rocid has left its socket. The error of the other rocid names the process that
+    serves."""
     with tempfile.TemporaryDirectory(prefix='roci-starts-') as folder:
         command = [str(lab.ROCID), '--loopback', '--socket', f'{folder}/rocid.sock', '--set', 'memory.mbufs=1024']
         for _ in range(5):
@@ -95,7 +96,7 @@ def beside_one_that_waits():
 
 
 def tells_its_manager():
-    """rocid sends READY when programs can find the devices and STOPPING when it ends, to a path and to an abstract name."""
+    """rocid must send READY when programs can find the devices, and STOPPING when it ends. NOTIFY_SOCKET is a path or an abstract name."""
     for abstract in (False, True):
         with tempfile.TemporaryDirectory(prefix='roci-starts-') as folder, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
             name = f'{folder}/notify'
@@ -116,7 +117,7 @@ def tells_its_manager():
 
 
 def without_its_manager():
-    """If the socket is missing, the log has one line about it."""
+    """If the manager's socket does not exist, rocid must start, and its log must say so."""
     os.environ['NOTIFY_SOCKET'] = '/nonexistent/notify'
     try:
         with lab.Rocid() as rocid:
@@ -144,7 +145,8 @@ def speaks_for_no_program():
 
 
 def by_each_icrc_kernel():
-    """rocid uses the CRC kernel that ROCI_CRC names, or one that this processor supports. The log and the status name it, and both ends agree."""
+    """rocid must use the CRC kernel that ROCI_CRC names, or another one if this processor does not support it. The log must name the kernel
+    of the status, and a kernel that was refused."""
     for wanted in ('table', 'pclmul', 'vpclmul256', 'vpclmul512', 'nonsense'):
         os.environ['ROCI_CRC'] = wanted
         try:

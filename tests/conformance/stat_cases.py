@@ -1,4 +1,4 @@
-"""Counters: `roci stat` and the files of the sysfs view, compared with a capture of the same run."""
+"""Counters: `roci stat` compared with a capture, the files of the sysfs view, and the options of `roci stat`."""
 import json
 import os
 import pathlib
@@ -31,7 +31,7 @@ def grown(before, after, device):
 
 
 def as_a_capture(rocid, gids):
-    """Compares frames and bytes in each direction, and the counters of packets and messages, with a capture."""
+    """Compares the frames and bytes of each direction with a capture, and the messages with the number that the programs sent."""
     with tempfile.TemporaryDirectory() as folder:
         file = str(pathlib.Path(folder) / 'stat.pcapng')
         before = sample(rocid)
@@ -56,7 +56,7 @@ def as_a_capture(rocid, gids):
 
 
 def files_are_live(rocid, gids):
-    """A running program sees its counters change. The unit of port_*_data is four bytes."""
+    """A running program must see a counter in /sys change. The files must equal `roci stat`; the unit of port_*_data is four bytes."""
     watcher = Program(rocid, ['sh', '-c', 'f=/sys/class/infiniband/roci0/ports/1/counters/port_xmit_packets; a=$(cat $f); echo first $a; '
                                           'while [ "$(cat $f)" = "$a" ]; do sleep 0.05; done; echo moved'])
     end = time.monotonic() + 20
@@ -85,7 +85,7 @@ def members(namespace):
 
 
 def helper_ends_with_its_program(rocid, _):
-    """The process that renews the files is no child of the program, keeps no descriptor of the program open, and ends with the program."""
+    """The process that renews the files must not be a child of the program, and must end with the program."""
     text = run_once(rocid, ['sh', '-c', 'readlink /proc/self/ns/mnt; cat /proc/$$/task/$$/children'])
     namespace, *children = text.split()
     if len(children) != 1:  # the only child is the `cat` above
@@ -127,7 +127,7 @@ def refusals(rocid, gids):
 
 
 def rocid_ends():
-    """--watch reports that rocid has ended."""
+    """--watch must report that rocid has ended."""
     with Rocid() as rocid:
         watch = subprocess.Popen([ROCI, 'stat', '--socket', rocid.socket, '--watch', '--interval', '0.1'], stdout=subprocess.PIPE,
                                  stderr=subprocess.PIPE, text=True)

@@ -1,10 +1,15 @@
 """roci top: as text, as JSON, in a terminal, and for another user."""
+import contextlib
+import fcntl
 import json
 import os
+import pty
 import re
 import shutil
+import struct
 import subprocess
 import tempfile
+import termios
 import time
 
 import exam
@@ -50,6 +55,32 @@ def fits_forty_columns(rocid):
             raise Failure(f'wider than 40 columns: {wide}')
         if 'left out, 40 columns are too few' not in text or not re.search(rf'(?m)^{a} +\w+ ', text):
             raise Failure(f'no QP with its limit, or no word on columns that are left out:\n{text}')
+
+
+def in_a_narrow_terminal(*command):
+    """Returns what a command prints on a terminal of 40 columns."""
+    ours, theirs = pty.openpty()
+    try:
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack('HHHH', 24, 40, 0, 0))
+        with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs) as program:
+            os.close(theirs)
+            text = b''
+            with contextlib.suppress(OSError):  # EIO: the program has closed the terminal
+                while data := os.read(ours, 65536):
+                    text += data
+        return text.decode().replace('\r', '')
+    finally:
+        os.close(ours)
+
+
+def status_fits_forty_columns(rocid):
+    with exam.set_up(rocid, 'idle_program') as (a, _):
+        for filters, wanted in (([], rf'(?m)\b{a}\b'), (['--qp', str(a)], r'(?m)^  program +python3')):
+            text = in_a_narrow_terminal(str(ROCI), 'status', '--socket', rocid.socket, *filters)
+            if wide := [line for line in text.splitlines() if len(line) > 40]:
+                raise Failure(f'roci status {filters} is wider than 40 columns: {wide}')
+            if not re.search(wanted, text):
+                raise Failure(f'roci status {filters} has no /{wanted}/:\n{text}')
 
 
 def recorded_as_it_is(rocid):
@@ -165,6 +196,7 @@ def in_a_terminal(rocid):
 CASES = {
     'roci top --once shows a flow and its limit': shows_a_flow,
     'roci top fits 40 columns': fits_forty_columns,
+    'roci status fits 40 columns': status_fits_forty_columns,
     'roci top --json': as_json,
     'roci top looks as docs/see.md shows it': recorded_as_it_is,
     'roci top shows nothing of other users': of_others_nothing,

@@ -2,8 +2,9 @@
 //
 //     parse_fuzz ITERATIONS [SEED [CAPTURE.pcap]]
 //
-// The fuzzer starts from valid frames of every opcode and path, and from those of the capture. It applies a few mutations. Then
-// it usually corrects lengths and checksums, so that mutants pass the outer checks. At the end every verdict must have occurred.
+// The fuzzer starts from valid frames of every opcode and path, and from the frames of the capture. It applies at most three
+// mutations per frame. Then it usually corrects lengths and checksums, so that mutants pass the outer checks. After 10,000 or
+// more iterations, every verdict must have occurred.
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -12,6 +13,7 @@
 #include "parse_target.hpp"
 #include "pcap_file.hpp"
 #include "samples.hpp"
+#include "wire/loss_report.hpp"
 
 namespace roci::test {
 namespace {
@@ -36,7 +38,7 @@ private:
 
     void flip_bit(Frame& f) { f[below(f.size())] ^= uint8_t(1 << below(8)); }
     void set_byte(Frame& f) { f[below(f.size())] = byte(); }
-    /// Prefers the first hundred bytes, which contain most fields.
+    /// Sets one of the first 90 bytes, which contain most fields.
     void set_header_byte(Frame& f) { f[below(std::min<size_t>(f.size(), 90))] = byte(); }
     void set_interesting_word(Frame& f) {
         static constexpr uint16_t words[] = {0, 1, 3, 4, 7, 8, 20, 24, 27, 28, 0x7fff, 0x8000, 0x8100, 0xfffc, 0xffff};
@@ -69,7 +71,7 @@ private:
         if (!f.empty()) std::invoke(steps[below(std::size(steps))], *this, f);
     }
 
-    /// Corrects lengths, IPv4 checksum and ICRC. At random it leaves one of them wrong.
+    /// Corrects IP length, UDP length, IPv4 checksum and ICRC. Leaves each of them as it is with a probability of 1/8.
     void repair(Frame& f) {
         const bool tagged = f.size() > 18 && load_be<uint16_t>(&f[12]) == 0x8100;
         const size_t l3 = tagged ? 18 : 14;
@@ -99,6 +101,15 @@ std::vector<Frame> make_corpus(const char* capture) {
             corpus.push_back(sample_frame(uint8_t(op), (kind & 1) != 0, (kind & 2) != 0, length));
         }
     }
+    wire::LossReport report;
+    report.kind = wire::ReportKind::report;
+    report.length = 40;
+    report.newest = report.base + 50;
+    report.set(7);
+    uint8_t bytes[wire::LossReport::kBytes];
+    wire::write_loss_report(bytes, report);
+    const auto headers = sample_headers(wire::kLossReportOpcode);
+    for (const bool ipv6 : {false, true}) corpus.push_back(build_frame(sample_path(ipv6, false), headers, bytes, sizeof bytes));
     if (capture == nullptr) return corpus;
     const std::vector<Frame> captured = read_pcap(capture);
     if (captured.empty()) {

@@ -6,6 +6,7 @@
 
 #include "samples.hpp"
 #include "wire/describe.hpp"
+#include "wire/loss_report.hpp"
 
 namespace roci::test {
 namespace {
@@ -47,6 +48,17 @@ void check_accessors(const Packet& p, const Input& in) {
     require(text.find(p.info->name) != std::string::npos, "description names the opcode", in);
 }
 
+/// A loss report that is accepted is the same after it was written and read again.
+void check_loss_report(const Packet& p, const Input& in) {
+    wire::LossReport report, again;
+    if (p.opcode != wire::kLossReportOpcode || !wire::read_loss_report(p.payload, p.payload_length, report)) return;
+    uint8_t bytes[wire::LossReport::kBytes];
+    wire::write_loss_report(bytes, report);
+    require(wire::read_loss_report(bytes, sizeof bytes, again), "a loss report is accepted again", in);
+    require(report.base == again.base && report.newest == again.newest && report.arrived == again.arrived, "it is the same", in);
+    require(report.kind == wire::ReportKind::inquiry || report.length <= wire::LossReport::kMost, "it covers what it has", in);
+}
+
 /// Builds a frame from the packet and parses it again. Skips payloads above the largest MTU, because no frame can hold them.
 void check_rebuild(const Packet& p, const Input& in) {
     if (p.payload_length > 4096) return;
@@ -78,6 +90,7 @@ Verdict check_parse(const uint8_t* data, size_t size) {
         check_bounds(trusting, in);
         check_accessors(trusting, in);
         check_rebuild(trusting, in);
+        check_loss_report(trusting, in);
     }
     if (verdict == Verdict::ok)
         require(wire::describe(p) == wire::describe(trusting), "same packet with and without ICRC check", in);

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Debian packages are built from the committed tree, checked by lintian, and installed into a bare Debian root, where `roci run -- ib_write_bw`
-moves data.
+"""Builds Debian packages from the committed tree, checks them with lintian and installs them into a bare Debian root. There `roci run --
+ib_write_bw` must transfer data.
 
         package.py [--full]    --full: as released, optimised by a profile of the benchmark's workload; takes twice the time
 """
@@ -47,7 +47,7 @@ def build(folder, options):
 
 
 def lint(folder):
-    """lintian may only complain that no Debian bug exists for the package."""
+    """lintian may report only that no Debian bug is closed, and an unknown distribution."""
     run('lintian', '--fail-on', 'error,warning', '--suppress-tags', 'initial-upload-closes-no-bugs,bad-distribution-in-changes-file',
         next(folder.glob('*.changes')))
 

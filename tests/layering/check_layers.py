@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Checks which folders may include which, that namespaces equal folders, and the length of files and functions. Prints every violation. The exit
-code is 1 if there is one.
+"""Checks which folders may include which, that a file of stack/ uses the namespace of its folder or of an enclosing one, and the length of files
+and functions. Prints every violation. The exit code is 1 if there is one.
 
     tests/layering/check_layers.py [SOURCE_ROOT]
 """

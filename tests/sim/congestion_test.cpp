@@ -1,4 +1,4 @@
-// Congestion marks, CNPs and rates, as seen on the wire between two hosts.
+// Tests of congestion marks, CNPs and rates between two hosts.
 #include "fixture.hpp"
 #include "qp/shared.hpp"
 #include "qp/state.hpp"
@@ -60,7 +60,7 @@ TEST_F(ByRate, ANotifiedSenderHasARateAndLosesItAgain) {
     EXPECT_EQ(inside().adaptation.rate, 0u);
 }
 
-/// The run queue holds the QP back between its packets.
+/// The engine sends the packets of a QP no faster than the rate of the QP's controller.
 TEST_F(ByRate, PacketsLeaveAtTheRate) {
     join();
     mark(1);
@@ -101,6 +101,22 @@ TEST_F(Congestion, ANotifiedWindowIsSmallerAndGrowsAgain) {
     for (int i = 0; i < 8; ++i) write(1 << 20);
     EXPECT_GT(inside().requester.congestion.window, marked);
     EXPECT_EQ(inside().adaptation.rate, 0u);
+}
+
+/// The link holds about 30 packets. While lost packets are repaired, the window must allow at least as many again, because the
+/// link would otherwise be idle.
+TEST_F(Congestion, RandomLossLeavesPacketsForTheTimeOfRepairs) {
+    join();
+    for (int i = 0; i < 8; ++i) write(1 << 20);
+    faults.drop = 0.01;
+    world.net().set_faults(faults);
+    uint64_t sum = 0;
+    constexpr uint32_t kWrites = 64;
+    for (uint32_t i = 0; i < kWrites; ++i) {
+        write(1 << 20);
+        sum += cc::packets(inside().requester.congestion);
+    }
+    EXPECT_GT(sum / kWrites, 60u);
 }
 
 TEST_F(Congestion, WithoutMarksNothingIsNotified) {

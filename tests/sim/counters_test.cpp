@@ -1,5 +1,5 @@
-// The counters against a capture of the same run: after each event, every counter that frames show has the value that a judge of
-// the capture finds (sim/capture_judge.hpp). Those that frames do not show are in a table with the reason.
+// Compares the counters with a capture of the same run. After each event, every counter that frames show must have the value that
+// CaptureJudge (sim/capture_judge.hpp) computes from the capture. kNotShown lists all other counters with the reason.
 #include <functional>
 #include <span>
 
@@ -24,7 +24,7 @@ constexpr NotShown kNotShown[] = {
     {"retry_exceeded", "nothing is sent; OfASilentPeer compares what precedes"},
     {"rnr_retry_exceeded", "nothing is sent after the last RNR NAK"},
     {"local_errors", "nothing of the request is sent"},
-    // A NAK has a code, of which there are three for the faults. OfAResponderThatRefuses provokes each that a peer can make.
+    // Several of these faults share one NAK code. OfAResponderThatRefuses provokes the faults in kRefused.
     {"request_recv_protection", "a NAK remote operational error has several reasons"},
     {"request_malformed_recv", "a NAK remote operational error has several reasons"},
     {"request_unreachable", "a NAK remote operational error has several reasons"},
@@ -51,7 +51,7 @@ std::map<std::string, uint64_t> named(std::span<const roci::qp::CounterInfo> nam
     return all;
 }
 
-/// The fatal NAK that a fault makes: its code, or 0.
+/// Returns the code of the fatal NAK that the fault `counter` causes, or 0.
 uint8_t nak_of(const std::string& counter) {
     using Names = std::set<std::string>;
     static const std::pair<uint8_t, Names> kCodes[] = {
@@ -76,7 +76,7 @@ struct CountersTest : Responder {
     std::map<std::string, uint64_t> of_qp() {
         return named(roci::qp::kQpCounters, roci::qp::values(world.host(0).shared().qps.find(qp.qpn)->counters).data());
     }
-    /// After each event: what the frames so far show is what the counters say.
+    /// Runs the world for 20 µs, then compares the counters with the frames captured so far.
     void agree(const char* event) {
         SCOPED_TRACE(event);
         world.run_for(20'000);
@@ -168,6 +168,27 @@ TEST_F(CountersTest, OfARequester) {
     moved({"tx_messages", "retransmits", "seq_nak_received", "rnr_nak_received", "duplicates"});
 }
 
+TEST_F(CountersTest, ArePublishedBeforeASleepAndEvery128Rounds) {
+    join();
+    world.run_for(20'000);
+    auto& engine = world.host(0).engine(0);
+    const uint64_t before = of_device().at("tx_messages"), frames = of_device().at("tx_frames");
+    a.client.post_send(qp, a.send(1, 0, 100));
+    engine.poll(world.now());
+    engine.settle_sleepers();  // as the lcore before it sleeps
+    EXPECT_EQ(of_device().at("tx_messages"), before + 1);
+    EXPECT_EQ(of_device().at("tx_frames"), frames + 1);
+    a.client.post_send(qp, a.send(2, 0, 100));
+    for (int round = 0; round < 128; ++round) engine.poll(world.now());
+    EXPECT_EQ(of_device().at("tx_messages"), before + 2);
+    EXPECT_EQ(of_device().at("tx_frames"), frames + 2);
+    using engine::Counter;
+    EXPECT_EQ(engine.counters().get(Counter::tx_frames), frames + 2) << "the sum of all ports";
+    EXPECT_EQ(engine.counters().get(Counter::rx_frames), engine.counters().get(wire::Verdict::ok));
+    puppet.send_ack(0x101, 2);
+    EXPECT_EQ(a.wait(2).size(), 2u);
+}
+
 struct FatalNak {
     uint8_t syndrome;
     const char* counter;
@@ -189,7 +210,7 @@ INSTANTIATE_TEST_SUITE_P(, FatalNakTest,
                                            FatalNak{kNakOperational, "remote_operation_errors"}),
                          [](const auto& p) { return std::string(p.param.counter); });
 
-/// What the peer, or the program of this end, does wrong, and the counter of the device that names it.
+/// An error of the peer or of the local program, and the device counter of the resulting fault.
 struct Refused {
     const char* counter;
     uint8_t nak;
@@ -202,7 +223,7 @@ const Refused kRefused[] = {
      [](CountersTest& t) { t.puppet.send(Operation::flush, t.write_at(t.first, t.a.mr.address(), t.a.mr.rkey, 64)); }},
     {"request_too_many_reads", kNakInvalid,
      [](CountersTest& t) {
-         constexpr uint32_t kPackets = 100;  // of each response: none is answered when the fifth READ comes
+         constexpr uint32_t kPackets = 100;  // packets of each response, so that no READ is answered when the fifth READ arrives
          for (uint32_t i = 0; i < 5; ++i)
              t.puppet.send(Operation::read_request,
                            t.write_at(t.first + i * kPackets, t.a.mr.address(), t.a.mr.rkey, kPackets * CountersTest::kMtu));
@@ -293,7 +314,7 @@ TEST_F(CountersTest, OfSomebodyElsesNotification) {
     EXPECT_EQ(a.wait_status(), WcStatus::success);
 }
 
-/// A requester that goes back, because its peer keeps nothing, and takes an answer out of turn as a NAK.
+/// A requester without selective repeat: it goes back N.
 struct CountersThatGoBack : CountersTest {
     static WorldOptions goes_back() {
         WorldOptions o = keeps_nothing();
@@ -331,7 +352,7 @@ TEST_F(CountersThatGoBack, OfAMessageThatIsSentAgain) {
     moved({"retransmits"});
 }
 
-/// Each repetition follows a time-out. The last time-out gives up, and is the only one that no packet follows.
+/// A retransmission follows each timeout except the last. The last timeout ends the retries.
 TEST_F(CountersTest, OfASilentPeer) {
     path.retry_cnt = 3;
     join();

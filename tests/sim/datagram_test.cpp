@@ -1,4 +1,4 @@
-// UD and UC, the services without acknowledgements: a lost packet loses its own message and nothing else.
+// Tests of UD and UC, the services without acknowledgements: a lost packet loses only its own message.
 #include "fixture.hpp"
 
 namespace roci::sim {
@@ -129,7 +129,7 @@ struct UcTest : PairTest {
     }
 };
 
-// A UC QP sends no acknowledgement, even if the peer requests one. Such requests keep no engine awake, in any state of the QP.
+// A UC QP in RTS or SQE sends no acknowledgement, even if the peer requests one. Such a request does not keep the engine awake.
 TEST(UcPeer, WhoAsksForAnAckGetsNone) {
     World world;
     Side a{world, world.host(0)};
@@ -140,7 +140,7 @@ TEST(UcPeer, WhoAsksForAnAckGetsNone) {
     for (const bool broken : {false, true}) {
         if (broken) {
             SendWr w = a.send(9, 0, 10);
-            w.opcode = WrOpcode::rdma_read;  // UC has no READ: the send queue is in error from here on, receives still work
+            w.opcode = WrOpcode::rdma_read;  // UC has no READ, so the QP changes to SQE; receives still work
             a.client.post_send(ua, w);
             EXPECT_NE(a.wait(1).at(0).status, WcStatus::success);
             EXPECT_EQ(a.client.query(ua).attr.qp_state, uint32_t(IBV_QPS_SQE));

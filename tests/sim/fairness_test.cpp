@@ -1,6 +1,6 @@
-// The actions of one user delay another user's messages by a bounded number of rounds. The attacker's programs run beside the
-// victim's on the same engine. Each storm also runs as the victim's own user, which shows that the storm would delay messages
-// without shares.
+// The actions of one user delay another user's messages by a bounded number of rounds. The programs of attacker and victim use
+// the same engine. TheStormWouldDelayItsOwnUser runs a storm in the victim's own session, where messages are delayed.
+#include "engine/command.hpp"
 #include "fixture.hpp"
 #include "qp/shared.hpp"
 #include "qp/state.hpp"
@@ -9,16 +9,28 @@ namespace roci::sim {
 namespace {
 
 constexpr uint32_t kVictim = 1000, kAttacker = 1001;
+/// Users with limits of what they send.
+constexpr uint32_t kFewBytes = 1002, kFewPackets = 1003;
+constexpr uint64_t kBytesPerSecond = 200'000'000, kPacketsPerSecond = 100'000;
 /// The number of rounds that a message may take in addition to those on an idle engine.
 constexpr uint64_t kDelay = 4;
 
-const WorldOptions kOptions{.hosts = 2, .limits = {.max_sessions = 128, .max_qps = 8192, .max_keys = 4096, .max_ahs = 256}};
+using host::LimitRule, host::UserLimits;
+const WorldOptions kOptions{
+    .hosts = 2,
+    .limits = {.max_sessions = 128,
+               .max_qps = 8192,
+               .max_keys = 4096,
+               .max_ahs = 256,
+               .rules = {{LimitRule::Whom::user, kFewBytes, &UserLimits::bytes_per_second, kBytesPerSecond},
+                         {LimitRule::Whom::user, kFewPackets, &UserLimits::packets_per_second, kPacketsPerSecond}}}};
 
 struct Fairness : ::testing::Test {
     World world{kOptions};
     Side a{world, world.host(0), 0, 1 << 20, kVictim}, b{world, world.host(1), 0, 1 << 20, kVictim};
     Qp &qa = a.qp(), &qb = b.qp();
     std::vector<std::unique_ptr<Side>> sides;
+    std::map<std::pair<uint32_t, uint32_t>, std::vector<Qp*>> qps_of;  ///< QPs of storms, by host and user
 
     /// Makes the link very fast, so that the users compete for the engine and not for the link.
     Fairness() {
@@ -31,8 +43,8 @@ struct Fairness : ::testing::Test {
         sides.push_back(std::make_unique<Side>(world, world.host(host), 0, 1 << 20, uid));
         return *sides.back();
     }
-    /// Returns the rounds until a SEND of 64 bytes completes: the highest number of several SENDs. `meanwhile` runs before each
-    /// round.
+    /// Sends 20 messages of 64 bytes, one after another. Returns the highest number of rounds that one message takes to complete.
+    /// `meanwhile` runs before each round.
     uint64_t rounds_of_a_send(const std::function<void()>& meanwhile = [] {}) {
         uint64_t most = 0;
         for (uint64_t i = 0; i < 20; ++i) {
@@ -52,7 +64,34 @@ struct Fairness : ::testing::Test {
         }
         return most;
     }
-    /// Returns a function that posts a storm of RDMA operations over `count` QPs, without end.
+    /// Runs `storm` for a twentieth of `duration`, and then for `duration`. Returns what the QPs of the user's storms on this
+    /// host send per second in this time.
+    struct Rates {
+        double bytes, packets;
+    };
+    Rates rates_of(uint32_t host, uint32_t uid, const std::function<void()>& storm, Nanos duration = 100'000'000) {
+        const auto run = [&](Nanos time) {
+            const Nanos end = world.now() + time;
+            world.run_until([&] { return storm(), world.now() >= end; });
+        };
+        const auto sent = [&] {
+            Rates all{0, 0};
+            for (const Qp* q : qps_of[{host, uid}]) {
+                const auto& c = world.host(host).shared().qps.find(q->qpn)->counters;
+                all.bytes += double(c.tx_bytes);
+                all.packets += double(c.tx_packets);
+            }
+            return all;
+        };
+        run(duration / 20);
+        const Rates before = sent();
+        const Nanos from = world.now();
+        run(duration);
+        const Rates after = sent();
+        const double seconds = double(world.now() - from) / 1e9;
+        return {(after.bytes - before.bytes) / seconds, (after.packets - before.packets) / seconds};
+    }
+    /// Connects `count` QPs of user `uid`. Returns a function that fills their send queues with RDMA operations of 64 KiB.
     std::function<void()> storm(WrOpcode op, uint32_t uid, uint32_t count) {
         Side &from = side(0, uid), &to = side(1, uid);
         auto qps = std::make_shared<std::vector<Qp*>>();
@@ -60,6 +99,8 @@ struct Fairness : ::testing::Test {
             Qp &x = from.qp({.max_send_wr = 16}), &y = to.qp();
             connect(from.client, x, to.client, y);
             qps->push_back(&x);
+            qps_of[{0, uid}].push_back(&x);
+            qps_of[{1, uid}].push_back(&y);
         }
         return [op, &from, &to, qps] {
             for (Qp* q : *qps)
@@ -84,7 +125,7 @@ TEST_F(Fairness, TheStormWouldDelayItsOwnUser) {
     auto mine = storm(WrOpcode::rdma_write, kVictim, 200);
     const uint64_t alone = rounds_of_a_send();
     EXPECT_LE(rounds_of_a_send(mine), alone + kDelay) << "sessions share the turns of their user";
-    // Creates the same QPs in the victim's own session.
+    // Connects as many QPs in the victim's own session.
     std::vector<Qp*> qps;
     for (uint32_t i = 0; i < 200; ++i) {
         Qp &x = a.qp({.max_send_wr = 16}), &y = b.qp();
@@ -160,6 +201,32 @@ TEST_F(Fairness, OneQpGetsAsMuchAsAnothersThousand) {
     const uint64_t all = world.host(0).engine(0).device_counters(0).tx_octets - before;
     EXPECT_GT(messages, 100u);
     EXPECT_GE(double(own) / double(all), 0.25) << "half of it is the fair share";
+}
+
+TEST_F(Fairness, AUserSendsTheBytesPerSecondThatItsLimitPermits) {
+    const auto flood = storm(WrOpcode::rdma_write, kFewBytes, 20);
+    EXPECT_NEAR(rates_of(0, kFewBytes, flood).bytes / kBytesPerSecond, 1, 0.02);
+    qp::Snapshot now;
+    qp::Journal journal;
+    engine::QueryQp query{world.host(0).shared().qps.find(qps_of[{0, kFewBytes}].front()->qpn), &now, &journal};
+    world.host(0).execute(0, query);
+    EXPECT_EQ(now.limit, qp::Limit::rate);
+}
+
+TEST_F(Fairness, ReadResponsesCountForTheUserWhoSendsThem) {
+    const auto flood = storm(WrOpcode::rdma_read, kFewPackets, 20);
+    EXPECT_NEAR(rates_of(1, kFewPackets, flood).packets / kPacketsPerSecond, 1, 0.02);
+}
+
+TEST_F(Fairness, AUserBeyondItsRateDelaysNoOtherUser) {
+    const uint64_t rounds_alone = rounds_of_a_send();
+    const auto flood = storm(WrOpcode::rdma_write, kFewBytes, 200);
+    EXPECT_LE(rounds_of_a_send(flood), rounds_alone + kDelay);
+}
+
+TEST_F(Fairness, TheRateOfAUserIsForAllItsSessionsAndDoesNotEndWithOne) {
+    const auto first = storm(WrOpcode::rdma_write, kFewBytes, 2), second = storm(WrOpcode::rdma_write, kFewBytes, 2);
+    EXPECT_NEAR(rates_of(0, kFewBytes, [&] { first(), second(); }).bytes / kBytesPerSecond, 1, 0.02);
 }
 
 TEST_F(Fairness, TheWayBackFromSqeWaitsForTheFlush) {

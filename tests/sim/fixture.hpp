@@ -53,7 +53,7 @@ struct Side {
     SendWr rdma(WrOpcode op, uint64_t id, uint64_t offset, uint32_t length, uint64_t remote, uint32_t rkey) const {
         return {.id = id, .opcode = op, .sges = {sge(offset, length)}, .remote_addr = remote, .rkey = rkey};
     }
-    /// Runs the world until there are `count` completions. Returns fewer if no further completion can come.
+    /// Runs the world until there are `count` completions. Returns fewer if nothing more can happen or if `at_most` has passed.
     std::vector<abi::Cqe> wait(size_t count, Nanos at_most = 100'000'000'000) {
         std::vector<abi::Cqe> got;
         world.run_until(

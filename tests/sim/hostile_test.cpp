@@ -1,5 +1,6 @@
-// Hostile clients and peers get a clear error whatever they write or send. Other clients and QPs are not affected.
+// Hostile clients and peers do not affect other clients and QPs, whatever they write or send.
 #include "fixture.hpp"
+#include "wire/loss_report.hpp"
 
 namespace roci::sim {
 namespace {
@@ -45,7 +46,7 @@ struct HostileClient : ::testing::Test {
     void kick() { bad.client.ring(bad_qp.engine, bad_qp.slot); }
 };
 
-/// Every slot is marked as posted: with this phase, with the next phase, with both in turn, or with a phase that does not exist.
+/// The client marks every slot as posted: with phase 1, with phase 2, with both in turn, or with the invalid phase 0xff.
 TEST_F(HostileClient, SlotsThatFalselyClaimToBePosted) {
     for (const uint32_t lie : {1u, 2u, 3u, 0xffu}) {
         SCOPED_TRACE(lie);
@@ -75,7 +76,7 @@ TEST_F(HostileClient, ReceiveProducerThatLies) {
     }
 }
 
-/// A client may post while its QP enters the error state. It may then not see that it must ring the doorbell.
+/// A client that posts a receive while its QP enters the error state may ring no doorbell. The engine must flush the receive.
 TEST_F(HostileClient, AReceivePostedWhileTheQpFailsIsFlushed) {
     bad.client.to_state(bad_qp, IBV_QPS_ERR);
     world.run_for(10'000);
@@ -101,7 +102,7 @@ TEST_F(HostileClient, GarbageWqes) {
             w->opcode = WrOpcode(rng.below(rng.chance(0.8) ? 16 : 256));
             if (rng.chance(0.7)) w->num_sge = uint8_t(rng.below(5));
             if (rng.chance(0.5)) w->send_flags &= uint8_t(~abi::kSendInline);
-            if (rng.chance(0.5))  // with a valid key the lengths are checked, too
+            if (rng.chance(0.5))  // if the key is valid, the engine also checks the lengths
                 for (uint32_t s = 0; s < 4; ++s)
                     abi::sges(w)[s] = {bad.mr.address() + rng.below(2000), uint32_t(rng.below(3000)), bad.mr.lkey};
             ++bad_qp.sq.head;
@@ -241,9 +242,25 @@ TEST_F(HostileClient, DyingInTheMiddleLeavesNothing) {
 
 // ---- peers ----------------------------------------------------------------------------------------------------------
 
+/// The payload of an inquiry or a loss report near `psn`.
+std::vector<uint8_t> random_report(Rng& rng, Psn psn) {
+    wire::LossReport r;
+    r.kind = rng.chance(0.3) ? wire::ReportKind::inquiry : wire::ReportKind::report;
+    r.serial = uint16_t(rng.next());
+    r.length = uint16_t(rng.below(8));
+    r.places = uint16_t(rng.below(5));
+    r.base = psn;
+    r.newest = psn + uint32_t(rng.below(12));
+    for (uint32_t i = 1; i < r.length; ++i)
+        if (rng.chance(0.5)) r.set(i);
+    std::vector<uint8_t> bytes(wire::LossReport::kBytes);
+    wire::write_loss_report(bytes.data(), r);
+    return bytes;
+}
+
 struct HostilePeer : PuppetTest {};
 
-/// Random frames have a valid ICRC and PSNs near the expected one. An honest QP works at the same time.
+/// The peer sends random frames with a valid ICRC and with PSNs near the expected one. An honest QP must keep working.
 TEST_F(HostilePeer, RandomPacketsNeverHurtAnotherQp) {
     Rng rng(31337);
     World& w = world;
@@ -280,6 +297,7 @@ TEST_F(HostilePeer, RandomPacketsNeverHurtAnotherQp) {
             const uint8_t opcode = uint8_t(rng.chance(0.9) ? rng.below(0x20) : rng.next());
             const bool carries = wire::opcode_info(opcode).has(wire::kPayload);
             puppet.send_raw(puppet.build(opcode, h, carries ? payload : std::vector<uint8_t>{}));
+            if (rng.chance(0.2)) puppet.send_raw(puppet.build(wire::kLossReportOpcode, h, random_report(rng, h.psn)));
         }
         w.run_for(50'000);
         puppet.listen(1);
@@ -301,7 +319,7 @@ TEST_F(HostilePeer, RandomPacketsNeverHurtAnotherQp) {
     honest.client.close();
 }
 
-/// The frames are random bytes, and valid frames that are truncated or have flipped bits.
+/// The peer sends random bytes and valid frames that are truncated or have flipped bits. The engine must drop them all.
 TEST_F(HostilePeer, RandomBytesAreDropped) {
     join();
     Rng rng(8);

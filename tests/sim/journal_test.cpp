@@ -1,4 +1,4 @@
-// The journal of a QP and vendor_err give the reason of a failure at both ends. A QP without failure has no journal.
+// The journal of a QP and vendor_err give the reason of a failure at both ends. A QP without unusual events has no journal.
 #include "fixture.hpp"
 #include "qp/state.hpp"
 
@@ -21,7 +21,7 @@ protected:
     }
     const qp::Qp& engine_qp(uint32_t host, const Qp& qp) { return *world.host(host).shared().qps.find(qp.qpn); }
     const qp::Journal* journal(uint32_t host, const Qp& qp) { return engine_qp(host, qp).journal.get(); }
-    /// Returns the reason of the newest journal entry that has one.
+    /// Returns the newest reason in the journal other than `flushed`, or none.
     Reason reason_at(uint32_t host, const Qp& qp) {
         const qp::Journal* j = journal(host, qp);
         for (uint32_t i = j != nullptr ? j->count() : 0; i-- != 0;)

@@ -1,4 +1,4 @@
-// What limits a flow at a given moment (qp/limit.hpp), as the conductor's status command reports it.
+// Tests what limits a flow at a given moment (qp/limit.hpp), as the command QueryQp reports it.
 #include "engine/command.hpp"
 #include "fixture.hpp"
 #include "qp/state.hpp"

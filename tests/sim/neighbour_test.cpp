@@ -1,4 +1,4 @@
-// Two hosts that do not know each other's MAC addresses.
+// Tests of hosts that resolve each other's MAC addresses, and of forged ARP and ICMP frames.
 #include "fixture.hpp"
 
 namespace roci::sim {

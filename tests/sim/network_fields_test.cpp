@@ -28,7 +28,7 @@ struct VlanTest : StrangersTest {
             return Verdict{};
         });
     }
-    /// The hosts resolve each other's MAC addresses and exchange messages.
+    /// Lets the hosts resolve each other's MAC addresses and sends one message.
     void talk(uint32_t gid_index) {
         join_strangers(gid_index);
         send_one();
@@ -142,9 +142,9 @@ TEST_F(FieldsTest, EachFaultOfAFrameHasItsCounter) {
 
 TEST_F(FieldsTest, CongestionMarksAndNotificationsAreCounted) {
     auto marked = message();
-    marked[15] |= 3;  // type of service: sets the ECN bits; the IPv4 checksum and the ICRC are not updated
+    marked[15] |= 3;  // sets the ECN bits of the type of service; the ICRC does not cover them
     uint32_t sum = load_be<uint16_t>(&marked[24]);
-    sum = sum >= 3 ? sum - 3 : sum + 0xfffc;  // RFC 1624: one's complement
+    sum = sum >= 3 ? sum - 3 : sum + 0xfffc;  // subtracts 3 in one's complement (RFC 1624)
     store_be<uint16_t>(&marked[24], uint16_t(sum));
     puppet.send_raw(marked);
     const auto answers = puppet.listen(100'000);

@@ -1,4 +1,4 @@
-// The guarantees of the classes that own a QP's state, tested in a whole engine.
+// Tests in a whole engine: the check after each round finds an inconsistent QP, and a QP waits for its congestion controller.
 #include "fixture.hpp"
 #include "qp/shared.hpp"
 #include "qp/state.hpp"

@@ -1,10 +1,10 @@
-// The requests that a responder refuses, and how it refuses them. A puppet plays the faulty requester.
+// Tests of requests that a responder must refuse, and of its NAKs. A puppet plays the requester.
 #include "responder_fixture.hpp"
 
 namespace roci::sim {
 namespace {
 
-// ---- opcode succession (IBA 9.7.4.1.3), lengths (9.7.4.1.6): NAK invalid request, QP and receive in error --------------
+// ---- sequence of opcodes (IBA 9.7.4.1.3) and lengths (IBA 9.7.4.1.6) ---------------------------------------------------
 
 struct Step {
     Operation op;
@@ -83,8 +83,8 @@ TEST_F(Responder, ReceiveBufferThatIsNotOurs) {
 
 // ---- RNR ------------------------------------------------------------------------------------------------------------
 
-// Without a receive WQE the response is an RNR NAK with the QP's timer. The same PSN succeeds once a receive is posted (IBA
-// 9.7.5.2.8).
+// Without a receive WQE the responder sends an RNR NAK with the QP's timer. If a receive is posted, the repeated request succeeds
+// (IBA 9.7.5.2.8).
 TEST_F(Responder, NotReadyThenReady) {
     path.min_rnr_timer = 12;
     join();

@@ -1,4 +1,4 @@
-// Two engines: losses at critical places, the order of completions, errors that affect only their own QP.
+// Tests of two connected engines: losses, completions, events, and errors that must affect only their own QP.
 #include "fixture.hpp"
 
 namespace roci::sim {
@@ -99,7 +99,7 @@ struct PairThatGoesBack : PairTest {
     PairThatGoesBack() : PairTest({.engine = {.selective_repeat = false}}) {}
 };
 
-// The message arrives. Only the packets that go-back-N requires are sent again.
+// The message arrives. After a NAK the sender repeats only the lost frame and the frames after it.
 TEST_F(PairThatGoesBack, AnySingleLossRepeatsFromTheLostFrameOn) {
     join();
     for (uint32_t lost = 1; lost <= 6; ++lost) {
@@ -220,7 +220,7 @@ TEST_F(Pair, ResetAndReconnectWorksAgain) {
         b.client.post_recv(qb, 1, {b.sge(0, 5000)});
         fill(a.mr.data(), 5000, round);
         a.client.post_send(qa, a.send(round, 0, 5000));
-        a.client.post_send(qa, a.send(100, 0, 5000));  // no receive is posted for this SEND: RNR for ever
+        a.client.post_send(qa, a.send(100, 0, 5000));  // no receive is posted for this SEND, so it never completes
         EXPECT_EQ(a.wait_status(), WcStatus::success);
         EXPECT_EQ(first_wrong(b.mr.data(), 5000, round), -1);
         world.run_for(100'000);
@@ -317,7 +317,8 @@ TEST_F(Pair, SrqServesTwoQpsAndTellsWhenItRunsLow) {
     }
 }
 
-/// A fence for another object arrives while moderation holds back an event of a CQ. The CQ has lost its last QP.
+/// A CQ loses its last QP while moderation delays an event of the CQ. The fence for another object must report the event, and the
+/// next QP of the CQ must cause events again.
 TEST_F(Pair, AModeratedCqGetsEventsAgainWithItsNextQp) {
     Cq& cq = b.client.create_cq(64, true);
     EXPECT_EQ(b.client.try_call(abi::Op::modify_cq, abi::ModifyCqRequest{cq.handle, 1000, 60'000, 0}), 0);
@@ -383,7 +384,10 @@ TEST_F(Pair, CqOverrunIsAnEventAndHurtsOnlyItsQps) {
     Cq& small = a.client.create_cq(4);
     Qp& q = a.client.create_qp(a.pd, small, small);
     Qp& p = b.qp();
+    Qp& later = a.client.create_qp(a.pd, small, small);
+    Qp& its_peer = b.qp();
     connect(a.client, q, b.client, p);
+    connect(a.client, later, b.client, its_peer);
     join();
     const uint32_t depth = small.ring.depth;
     for (uint32_t i = 0; i < depth + 3; ++i) b.client.post_recv(p, i, {b.sge(0, 100)});
@@ -396,6 +400,17 @@ TEST_F(Pair, CqOverrunIsAnEventAndHurtsOnlyItsQps) {
     uint32_t kept = 0;
     for (auto e = a.client.poll(small); e; e = a.client.poll(small)) EXPECT_EQ(e->wr_id, kept++);
     EXPECT_EQ(kept, depth) << "what was there stays";
+    const auto is_fatal = [&](const Qp& of) {
+        return std::count_if(asyncs.begin(), asyncs.end(), [&](const auto& r) {
+            return r.event_type == uint32_t(IBV_EVENT_QP_FATAL) && r.handle == of.handle;
+        });
+    };
+    EXPECT_EQ(is_fatal(q), 1);
+    EXPECT_EQ(is_fatal(later), 0) << "no completion of this QP was lost";
+    b.client.post_recv(its_peer, 1, {b.sge(0, 100)});
+    a.client.post_send(later, a.send(1, 0, 10));
+    world.run_for(5'000'000);
+    EXPECT_EQ(is_fatal(later), 1) << "its completion was lost, so it must not stay in RTS";
     b.client.post_recv(qb, 1, {b.sge(0, 100)});
     a.client.post_send(qa, a.send(1, 0, 10));
     EXPECT_EQ(a.wait_status(), WcStatus::success);

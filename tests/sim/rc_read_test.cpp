@@ -1,40 +1,8 @@
-// READs from a puppet, which sends exactly the responses that the test requires.
-#include "fixture.hpp"
+// Tests of READs. A puppet sends exactly the responses that the test requires.
+#include "read_fixture.hpp"
 
 namespace roci::sim {
 namespace {
-
-struct ReadTest : PuppetTest {
-    using PuppetTest::PuppetTest;
-    void read(uint64_t id, uint32_t bytes, uint64_t offset = 0) {
-        a.client.post_send(qp, a.rdma(WrOpcode::rdma_read, id, offset, bytes, 0x10000, 0x1234));
-    }
-    /// Sends response packets first..last of a READ. The READ's request has PSN `base`, and its response has `total` packets.
-    void respond(uint32_t base, uint32_t total, uint32_t first, uint32_t last, uint64_t tag, uint32_t msn = 1) {
-        for (uint32_t i = first; i <= last; ++i) {
-            wire::TransportHeaders h;
-            h.psn = Psn(base + i);
-            h.syndrome = 31;
-            h.msn = Msn{msn};
-            const Operation op = total == 1       ? Operation::read_response_only
-                                 : i == 0         ? Operation::read_response_first
-                                 : i + 1 == total ? Operation::read_response_last
-                                                  : Operation::read_response_middle;
-            std::vector<uint8_t> p(kMtu);
-            for (uint32_t k = 0; k < kMtu; ++k) p[k] = pattern_byte(tag, uint64_t{i} * kMtu + k);
-            puppet.send(op, h, p);
-        }
-    }
-    /// The answer to a repeated request for one packet, which is the READ's packet number `at`.
-    void respond_part(uint32_t psn, uint32_t at, uint64_t tag) {
-        wire::TransportHeaders h;
-        h.psn = Psn(psn);
-        h.syndrome = 31;
-        std::vector<uint8_t> p(kMtu);
-        for (uint32_t k = 0; k < kMtu; ++k) p[k] = pattern_byte(tag, uint64_t{at} * kMtu + k);
-        puppet.send(Operation::read_response_only, h, p);
-    }
-};
 
 TEST_F(ReadTest, PlacesTheResponseAndTakesAPsnAPacket) {
     join();
@@ -59,7 +27,7 @@ struct ReadTestThatGoesBack : ReadTest {
     ReadTestThatGoesBack() : ReadTest({.hosts = 1, .engine = {.selective_repeat = false}}) {}
 };
 
-// A gap in the responses is an implied NAK. The READ is repeated from the first missing byte, at its PSN (IBA 9.7.5.1.1, C9-150).
+// A gap in the responses is an implied NAK. The requester repeats the READ from the first missing packet (IBA 9.7.5.1.1, C9-150).
 TEST_F(ReadTestThatGoesBack, LostResponseIsAskedForAgainFromTheMissingPsn) {
     join();
     read(1, 5 * kMtu);
@@ -82,7 +50,7 @@ TEST_F(ReadTestThatGoesBack, LostResponseIsAskedForAgainFromTheMissingPsn) {
     EXPECT_EQ(first_wrong(a.mr.data() + 2 * kMtu, 3 * kMtu, 0), -1);
 }
 
-/// Later responses are kept. Only the missing ones are requested, and the READ completes when they arrive.
+/// The requester keeps later responses and requests only the missing one. The READ completes when the missing response arrives.
 TEST_F(ReadTest, OnlyTheHolesAreAskedFor) {
     join();
     read(1, 7 * kMtu);
@@ -104,7 +72,7 @@ TEST_F(ReadTest, OnlyTheHolesAreAskedFor) {
     EXPECT_EQ(first_wrong(a.mr.data(), 7 * kMtu, 9), -1);
 }
 
-/// The second hole is requested while the answer for the first one is on its way, and neither is requested twice.
+/// The requester requests a second missing response before the first one has arrived. It requests neither twice.
 TEST_F(ReadTest, AHoleIsAskedForWhileAnotherIsRepaired) {
     join();
     read(1, 16 * kMtu);
@@ -124,7 +92,8 @@ TEST_F(ReadTest, AHoleIsAskedForWhileAnotherIsRepaired) {
     EXPECT_EQ(first_wrong(a.mr.data(), 16 * kMtu, 9), -1);
 }
 
-/// A response to a READ that was sent after the repeated request shows that its answer is lost. Earlier ones show nothing.
+/// Response 0 of a READ is requested again, and this answer is lost. The response to a READ that was posted after the repeated
+/// request shows the loss. Other responses of the first READ do not.
 TEST_F(ReadTest, WhatWasSentLaterShowsThatTheAnswerIsLost) {
     join();
     read(1, 8 * kMtu);
@@ -141,7 +110,8 @@ TEST_F(ReadTest, WhatWasSentLaterShowsThatTheAnswerIsLost) {
     EXPECT_EQ(a.wait(2).size(), 2u);
 }
 
-/// The peer misses the third READ, and a response of the first one is lost: the NAK is not forgotten.
+/// A NAK reports the third READ as missing while a response of the first READ is missing. When that response has arrived, the
+/// requester must repeat the third READ.
 TEST_F(ReadTest, ANakBehindAMissingResponseIsKept) {
     join();
     for (uint32_t i = 0; i < 3; ++i) read(i + 1, 4 * kMtu, i * 4 * kMtu);
@@ -160,7 +130,7 @@ TEST_F(ReadTest, ANakBehindAMissingResponseIsKept) {
     EXPECT_EQ(a.wait(3).size(), 3u);
 }
 
-/// If the peer is known to keep packets, the request that it misses is sent at once, with what else is missing.
+/// The QP has learned that the peer keeps packets. It then repeats a request at once after a NAK, although a response is missing.
 TEST_F(ReadTest, ALostRequestIsRepairedTogetherWithALostResponse) {
     join();
     for (uint32_t i = 0; i < 3; ++i) read(i + 1, 4 * kMtu, i * 4 * kMtu);
@@ -168,7 +138,7 @@ TEST_F(ReadTest, ALostRequestIsRepairedTogetherWithALostResponse) {
     puppet.send_ack(0x100, 0, kNakSequence);
     ASSERT_EQ(psns(puppet.listen(10'000)), range(0x100, 1));
     respond(0x100, 4, 0, 3, 9);
-    respond(0x104, 4, 0, 3, 9, 2);  // without another request: the peer keeps packets
+    respond(0x104, 4, 0, 3, 9, 2);  // arrives without another request, so the peer keeps packets
     respond(0x108, 4, 0, 3, 9, 3);
     ASSERT_EQ(a.wait(3).size(), 3u);
     for (uint32_t i = 0; i < 3; ++i) read(i + 4, 4 * kMtu, i * 4 * kMtu);
@@ -198,7 +168,7 @@ TEST_F(ReadTest, TheAnswerToARepeatedReadSaysNothingOfTheNextOne) {
     EXPECT_EQ(a.wait(3).size(), 3u);
 }
 
-/// If nothing follows, the peer keeps nothing.
+/// No response to the next READ follows the repeated READ. So the peer keeps nothing, and the requester repeats the later READs.
 TEST_F(ReadTest, SilenceBehindARepeatedReadShowsAPeerThatKeepsNothing) {
     join();
     for (uint32_t i = 0; i < 3; ++i) read(i + 1, 2 * kMtu, i * 2 * kMtu);
@@ -225,9 +195,8 @@ TEST_F(ReadTest, LostTailOfAResponseRecoversByTimeout) {
     EXPECT_EQ(a.wait_status(), WcStatus::success);
 }
 
-// Responses are reordered: the expected one arrives right after the one that revealed its loss. The expected response is
-// accepted, and only responses that are still missing are requested again. Otherwise heavy reordering would exhaust the retries
-// (as with seed 203).
+// The expected response arrives right after a later response that appeared to show its loss. The requester must accept the
+// expected response and request only responses that are still missing. Otherwise heavy reordering would exhaust the retries.
 struct ReadTestThatKeepsNothing : ReadTest {
     ReadTestThatKeepsNothing() : ReadTest(keeps_nothing()) {}
 };
@@ -249,7 +218,7 @@ TEST_F(ReadTestThatKeepsNothing, AwaitedResponseIsTakenAlthoughTheReadWasRolledB
     EXPECT_EQ(first_wrong(a.mr.data() + kMtu, kMtu, 3), -1);
 }
 
-// An ACK of a later request means that the READ's response was lost (implied NAK). It does not complete the READ.
+// An ACK of a later request means that the READ's response was lost (implied NAK). The ACK must not complete the READ.
 TEST_F(ReadTest, AckOfALaterRequestDoesNotCompleteARead) {
     join();
     read(1, 2 * kMtu);
@@ -270,8 +239,8 @@ TEST_F(ReadTest, AckOfALaterRequestDoesNotCompleteARead) {
     EXPECT_EQ(first_wrong(a.mr.data(), 2 * kMtu, 4), -1);
 }
 
-// While a READ waits for its response, the peer sends NAKs for later gaps. These NAKs show that the peer is alive, so going back
-// once is enough.
+// While a READ waits for its response, the peer sends NAKs for later gaps. These NAKs show that the peer is alive, so the QP must
+// go back only once.
 TEST_F(ReadTestThatGoesBack, NaksBehindAMissingResponseTakeOneRetry) {
     path.retry_cnt = 2;
     path.timeout = 14;

@@ -1,4 +1,4 @@
-// The requester's reaction to RNR NAKs, to its own and the responder's errors, and to a lack of credits.
+// Tests of the requester's reaction to RNR NAKs, local errors, errors of the responder, SQD and missing credits.
 #include "fixture.hpp"
 
 namespace roci::sim {
@@ -57,7 +57,7 @@ TEST_F(Requester, RnrRetrySevenIsForEver) {
 
 // ---- errors ---------------------------------------------------------------------------------------------------------
 
-// A NAK code determines the status of the oldest WQE (IBA 9.9.2.4.2, 11.6.2). All later WQEs are flushed.
+// A NAK code determines the status of the WQE that the NAK names (IBA 9.9.2.4.2, 11.6.2). All later WQEs are flushed.
 TEST_F(Requester, NakCodesBecomeTheirStatus) {
     const std::pair<uint8_t, WcStatus> cases[] = {{kNakInvalid, WcStatus::rem_inv_req_err},
                                                   {kNakAccess, WcStatus::rem_access_err},
@@ -148,7 +148,7 @@ TEST_F(Requester, SqdDrainsAndRtsGoesOn) {
     EXPECT_EQ(a.wait_status(), WcStatus::success);
 }
 
-// End-to-end credits (IBA 9.7.7.2): without credits one SEND may be sent. A WRITE needs no credit.
+// End-to-end credits (IBA 9.7.7.2): without credits the requester may send one SEND.
 TEST_F(Requester, CreditsHoldSendsBack) {
     join();
     a.client.post_send(qp, a.send(1, 0, 10));

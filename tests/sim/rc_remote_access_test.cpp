@@ -1,4 +1,4 @@
-// A puppet accesses memory by WRITE, READ and atomics: keys, rights, and repeated responses.
+// Tests of remote access by WRITE, READ and atomics: keys, rights and repeated requests. A puppet is the requester.
 #include "qp/roles.hpp"
 #include "qp/shared.hpp"
 #include "responder_fixture.hpp"
@@ -148,7 +148,7 @@ TEST_F(Responder, MoreReadsThanAgreedAreNaked) {
     join();
     world.net().link(world.host(0).endpoint(0)).bits_per_second = 1'000'000;  // makes the responses take long
     for (uint32_t i = 0; i < 8; ++i) {
-        // Each READ has 100 packets, and all READs arrive at once.
+        // Each READ has a response of 100 packets, and all READs arrive at once.
         puppet.send_raw(puppet.build(wire::make_opcode(wire::Service::rc, Operation::read_request),
                                      write_at(first + i * 100, a.mr.address(), a.mr.rkey, 100 * kMtu)));
     }
@@ -156,8 +156,7 @@ TEST_F(Responder, MoreReadsThanAgreedAreNaked) {
     EXPECT_EQ(state(), uint32_t(IBV_QPS_ERR)) << "IBA 9.7.4.1.5: invalid request";
 }
 
-// Repeated requests, even late or partial ones, get their response at their PSN. They do not count as READs beyond the agreed
-// number.
+// Repeated READs, even late or partial ones, must not count as outstanding READs (max_dest_rd_atomic).
 TEST_F(Responder, DuplicateReadsDoNotUseUpTheAgreedNumber) {
     path.max_dest_rd_atomic = 2;
     join();
@@ -185,7 +184,7 @@ TEST_F(Responder, DuplicateReadsDoNotUseUpTheAgreedNumber) {
     EXPECT_EQ(state(), uint32_t(IBV_QPS_RTS));
 }
 
-/// The fatal NAK waits for the next round when the program modifies the QP. The QP stays in error and the step is refused.
+/// The program modifies the QP while a fatal NAK waits to be sent. The QP must stay in ERR, and the change must be refused.
 TEST_F(Responder, AStepBehindAFatalNakIsRefused) {
     join();
     const qp::Qp& inside = *world.host(0).shared().qps.find(qp.qpn);

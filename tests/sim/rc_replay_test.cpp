@@ -1,4 +1,4 @@
-// Repeated responses to READs while their memory is deregistered.
+// Tests of first and repeated READs whose memory is deregistered before the response ends.
 #include "fixture.hpp"
 
 namespace roci::sim {
@@ -37,7 +37,7 @@ TEST_F(Replay, MemoryThatGoesAwayDuringAReadIsAnAccessError) {
     EXPECT_EQ(state(), uint32_t(IBV_QPS_ERR));
 }
 
-// After the response a requester may deregister the memory. A late duplicate of the request must then not end the QP.
+// After the response the responder's program may deregister the memory. A late duplicate of the request must then not end the QP.
 TEST_F(Replay, MemoryThatGoesAwayDuringARepeatedReadHurtsNobody) {
     join();
     read();

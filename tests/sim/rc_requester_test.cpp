@@ -1,4 +1,4 @@
-// The requester, with a puppet that sends exactly the packets of the test: acknowledgements, sequence errors, timeouts.
+// Tests of a requester: acknowledgements, sequence errors, timeouts. A puppet is the responder.
 #include "fixture.hpp"
 
 namespace roci::sim {

@@ -1,4 +1,4 @@
-// The responder, with a puppet as the requester: order, acknowledgements, frames for other QPs.
+// Tests of a responder: order, acknowledgements, frames for other QPs. A puppet is the requester.
 #include "responder_fixture.hpp"
 
 namespace roci::sim {
@@ -22,7 +22,7 @@ TEST_F(Responder, AcknowledgesAndCompletes) {
     EXPECT_EQ(first_wrong(a.mr.data(), 100, 3), -1);
 }
 
-// The last message is acknowledged even if the program destroys its QP right after receiving it.
+// The last message is acknowledged even if the program destroys the QP right after the completion.
 TEST_F(Responder, AcknowledgesAMessageWhoseQpIsDestroyedAtOnce) {
     join();
     recv(5, 0, 200);

@@ -1,4 +1,4 @@
-// Selective repeat and probes, with a puppet as the responder: which packets are sent again, and when.
+// Tests of selective repeat and probes: which packets the requester sends again, and when. A puppet is the responder.
 #include "fixture.hpp"
 #include "qp/shared.hpp"
 #include "qp/state.hpp"
@@ -13,7 +13,7 @@ struct Selective : PuppetTest {
         a.client.post_send(qp, a.rdma(WrOpcode::rdma_write, 1, 0, packets * kMtu, 0x1000, 7));
         ASSERT_EQ(puppet.listen(10'000).size(), packets);
     }
-    /// One exchange with a round trip of about 100 us, so that the QP has measured a round trip.
+    /// Makes one exchange, so that the QP has measured a round trip.
     void exchange(uint32_t psn) {
         write(1);
         world.run_for(50'000);

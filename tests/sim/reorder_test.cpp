@@ -1,5 +1,5 @@
-// Requests from a puppet that arrive out of order. The responder keeps them and behaves as in IBA: one sequence NAK per gap,
-// cumulative ACKs, execution in order.
+// Tests of requests that arrive out of order. The responder keeps them, sends one sequence NAK per gap and cumulative ACKs, and
+// executes in order. A puppet is the requester.
 #include "qp/reorder_pool.hpp"
 #include "responder_fixture.hpp"
 
@@ -93,7 +93,7 @@ TEST_F(Reorder, AGapAtTheEndIsReportedSoon) {
     expect_messages(0, 2);
 }
 
-// If a packet was reported as missing but was only late, it arrives twice. The responder then waits longer next time.
+// If a packet was reported as missing but was only late, it arrives twice. The responder must then report the next gap later.
 TEST_F(Reorder, PatienceFollowsTheNetwork) {
     join();
     receives(24);
@@ -154,7 +154,7 @@ TEST_F(Reorder, AReadThatWasKeptTakesItsPsns) {
 
 // ---- faults and limits -------------------------------------------------------------------------------------------------
 
-// After an RNR NAK the requester starts again from the PSN of the NAK (IBA 9.7.5.2.8).
+// After an RNR NAK the requester starts again from the PSN of the NAK (IBA 9.7.5.2.8), so the responder keeps nothing behind it.
 TEST_F(Reorder, NothingIsKeptBehindAReceiverThatIsNotReady) {
     join();
     send({1, 2, 3});
@@ -292,8 +292,7 @@ TEST_F(SmallReorder, WhatIsKeptAfterTheNakIsFreedToo) {
     EXPECT_EQ(held(), 0u);
 }
 
-// A QP that fills its share of the pool affects only itself. Other QPs keep their share, and the QP works as it does without the
-// pool.
+// A QP that fills its share of the pool affects only itself. Other QPs keep their share, and the first QP works as without pool.
 TEST_F(SmallReorder, APeerThatFillsItsShareHarmsItselfOnly) {
     join();
     receives(8);

@@ -1,5 +1,5 @@
-// Every request that a responder refuses, by service. Each row has the response, the status of the receive, the event and the new
-// state of the QP (IBA 9.9.3, tables 57 and 58, which name the fault classes by letters).
+// Tests of requests that a responder refuses, by service. Each row has the response, the status of the receive, the event and the
+// new state of the QP (IBA 9.9.3). The letters of the fault classes are those of IBA tables 57 and 58.
 #include <set>
 
 #include "fixture.hpp"
@@ -120,7 +120,7 @@ struct Row {
     int receive;  ///< status of the first receive's completion, or kNone if it does not complete
     int event;
     uint32_t state;
-    uint32_t buffer = 4096;  ///< bytes of the receive that is posted before; 0: none is posted
+    uint32_t buffer = 4096;  ///< bytes of the receive that is posted before the fault; 0: none
 };
 
 const std::set<Service> kAcknowledged{Service::rc, Service::xrc};
@@ -172,7 +172,7 @@ const Row kRows[] = {
     {"PSN ahead (9.7.4.1.1)", kAcknowledged, out_of_sequence, kNakSequence, kNone, kNone, kUp},
     {"no receive (9.7.5.2.8)", kAcknowledged, nothing_posted, 0x21, kNone, kNone, kUp, 0},
     {"no receive (9.8.2.2)", {Service::uc, Service::ud}, nothing_posted, kSilence, kNone, kNone, kUp, 0},
-    // Class C: a fault of the peer on a reliable service. The responder sends a NAK, and both QPs are in error.
+    // Class C: a fault of the peer on a reliable service. The responder sends a NAK, and its QP changes to ERR.
     {"Last without First (9.7.4.1.3)", {Service::rc}, end_without_begin, kNakInvalid, kFlushed, kReqErr, kErr},
     {"Last without First, XRC", {Service::xrc}, end_without_begin, kNakInvalid, kNone, kReqErr, kErr},
     {"WRITE goes on as SEND", {Service::rc}, write_goes_on_as_send, kNakInvalid, kFlushed, kReqErr, kErr},
@@ -239,7 +239,7 @@ TEST(ResponderFaults, EachDoesWhatItsClassSays) {
         }
 }
 
-/// A dropped message consumes no receive: the next message that fits uses it.
+/// A dropped message consumes no receive: the next valid message uses the first receive.
 TEST(ResponderFaults, WhatIsDroppedTakesNoReceive) {
     for (const Service service : {Service::uc, Service::ud})
         for (void (*fault)(Case&) : {longer_than_receive, wrong_key_with_immediate, wrong_qkey}) {

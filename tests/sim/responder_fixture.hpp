@@ -25,7 +25,7 @@ struct Responder : PuppetTest {
     void send_only(uint32_t psn, uint32_t bytes, uint64_t tag, bool ack_request = true) {
         puppet.send(Operation::send_only, at(psn, ack_request), bytes_of(bytes, tag));
     }
-    /// Returns the syndrome of the one packet that arrives, or -1 if none or more than one arrives.
+    /// Returns the AETH syndrome if exactly one packet arrives and is an ACK or NAK, otherwise -1.
     int answer() {
         last = puppet.listen(50'000);
         return last.size() == 1 && last[0].op() == Operation::ack ? last[0].packet.syndrome : -1;

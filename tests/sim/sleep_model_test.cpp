@@ -1,7 +1,7 @@
-// A model checker for the protocols by which threads on both sides of shared memory sleep and wake each other. It executes their
-// steps in every possible order on processors with store buffers (x86-TSO: other processors see a store later; a full fence or a
-// locked instruction waits until they have seen it). A protocol is correct if in no order a thread sleeps forever while it has
-// work.
+// A model checker for the protocols by which threads on both sides of shared memory sleep and wake each other. The checker
+// executes the threads' steps in every order on processors with store buffers (x86-TSO: other processors see a store later; a
+// full fence or a locked instruction waits until they have seen it). A protocol is correct if in no order a thread sleeps forever
+// while it has work.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -25,7 +25,7 @@ struct Step {
         swap_out,    ///< jumps to `target` if word == 0; otherwise stores 0 and continues
         skip_if,     ///< jumps to `target` if word == value
         wait_while,  ///< sleeps while word == `value`: a futex, or an eventfd whose writer changes the word
-        wake,        ///< wakes the threads that sleep on the word
+        wake,        ///< wakes all sleeping threads
         work,        ///< the thread has found work
     } kind;
     Word word = entry;
@@ -49,7 +49,7 @@ struct World {
 class Explorer {
 public:
     explicit Explorer(std::vector<Program> programs) : programs_(std::move(programs)) {}
-    /// The threads that may be stopped for good (SIGSTOP) before any of their steps.
+    /// Indices of the threads that may be stopped for good (SIGSTOP) before any of their steps.
     std::set<size_t> may_stop;
 
     /// Visits all reachable worlds. Calls `at_end` for those in which no step is possible.
@@ -177,7 +177,7 @@ TEST(SleepModel, AProgramThatIsStoppedDelaysNobodyElse) {
 
 // ---- an engine that sleeps, and clients that ring (abi::EnginePage, DoorbellPage) ---------------------------------------------
 
-/// LcoreLoop::nap. The word `sleeping2` plays the eventfd: a write to the eventfd stores 0 in the word.
+/// LcoreLoop::nap. The word `sleeping2` stands for the eventfd: a write to the eventfd stores 0 in the word.
 Program lcore() {
     return {{Step::store, sleeping, 1},
             {Step::store, sleeping2, 1},
@@ -211,10 +211,9 @@ TEST(SleepModel, AStoppedClientThatOwesAWakeUpDelaysNoOtherClient) {
     });
 }
 
-// ---- commands of the conductor (engine/command_ring.hpp, WakeFlag)
-// -------------------------------------------------------------
+// ---- commands of the conductor (engine/command_ring.hpp, WakeFlag) ------------------------------------------------------------
 
-/// LcoreLoop::nap with CommandRing::waiting, which is a load.
+/// LcoreLoop::nap. It reads the ring by a load (CommandRing::waiting).
 Program commanded(bool fenced) {
     Program p{{Step::store, sleeping, 1}, {Step::store, sleeping2, 1}};
     if (fenced) p.push_back({Step::fence});
@@ -251,8 +250,8 @@ TEST(SleepModel, AnLcoreThatFallsAsleepSeesTheCommand) {
 
 constexpr uint8_t kResting = 0, kRoused = 1, kNoted = 2;
 
-/// Ends its rest, notes the epoch, uses the entry if it exists, and rests again. Finds `work` if the object that it used was
-/// freed.
+/// Publishes kRoused, notes the epoch, uses the entry if it exists, and publishes kResting. `found` means that the reader used a
+/// freed object.
 Program reader(bool fenced) {
     Program p{{Step::store, passed, kRoused}};
     if (fenced) p.push_back({Step::fence});
@@ -296,7 +295,7 @@ TEST(SleepModel, TheModelFindsWhatTheFencesOfEpochsAreFor) {
     EXPECT_GT(misused(reader(true), fencer(false)), 0u) << "without the conductor's";
 }
 
-/// An lcore that keeps references. It falls asleep without resting, and passes the epoch when it is awake.
+/// An lcore that keeps references. It falls asleep without publishing kResting, and passes the epoch when it is awake.
 Program keeper() {
     return {{Step::store, sleeping, 1},   {Step::store, sleeping2, 1},      {Step::fence},
             {Step::skip_if, epoch, 1, 5}, {Step::wait_while, sleeping2, 1}, {Step::skip_if, epoch, 0, uint8_t(0)},

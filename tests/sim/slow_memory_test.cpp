@@ -1,4 +1,4 @@
-// Memory that only a worker may access: every operation from and to it, and a client whose memory accesses do not end.
+// Tests of memory that only a worker may access: every operation from and to this memory, and accesses that do not end.
 #include "fixture.hpp"
 
 namespace roci::sim {
@@ -19,7 +19,7 @@ struct SlowMemory : PairTest {
     SendWr from(const Mr& mr, WrOpcode op, uint64_t id, uint32_t length, const Mr& to) {
         return {.id = id, .opcode = op, .sges = {in(mr, 0, length)}, .remote_addr = to.address(), .rkey = to.rkey};
     }
-    /// Posts a WRITE whose access the responder's worker holds back.
+    /// Posts a WRITE. The responder's worker does not end the access.
     void write_and_stick() {
         join();
         of_b().stuck = true;
@@ -94,7 +94,7 @@ TEST_F(SlowMemory, Atomics) {
     EXPECT_EQ(*reinterpret_cast<uint64_t*>(sa.data()), 7u);
 }
 
-/// Returns the time that the messages of another QP on the same two engines take.
+/// Returns the time that 200 WRITEs of another QP on the same two engines take.
 Nanos neighbour_takes(World& world, Side& c, Side& d, Qp& qc) {
     const Nanos begin = world.now();
     for (uint32_t i = 0; i < 200; ++i) {
@@ -193,7 +193,7 @@ TEST_F(SlowMemory, OwnMemoryThatIsGoneIsAProtectionError) {
     EXPECT_EQ(a.wait_status(), WcStatus::loc_prot_err);
 }
 
-// A requester's retries run out if the responder's memory access does not end, as with any silent responder. Its timeout does not
+// A requester's retries run out if the responder's memory access does not end, as with any silent responder. The timeout does not
 // run while a response waits for the requester's own memory.
 TEST_F(SlowMemory, OnlyThePeerThatDoesNotAnswerTimesOut) {
     PathOptions o;

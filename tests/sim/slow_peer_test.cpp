@@ -1,4 +1,4 @@
-// A peer that responds late. The timers must not treat it as dead.
+// Tests of a peer that responds late. The timers must not treat this peer as dead.
 #include "fixture.hpp"
 
 namespace roci::sim {
@@ -26,7 +26,7 @@ TEST_F(SlowPeer, ALongReadThatLostAPacketIsNotGivenUpWhileThePeerAnswers) {
         world.run_for(900'000);  // the timeout is 1 ms
     }
     EXPECT_EQ(state(), uint32_t(IBV_QPS_RTS));
-    for (uint32_t round = 0; round < 12; ++round) {  // repeats the request from its start
+    for (uint32_t round = 0; round < 12; ++round) {  // responds again to the start of the READ
         respond(0);
         world.run_for(900'000);
     }
@@ -35,7 +35,7 @@ TEST_F(SlowPeer, ALongReadThatLostAPacketIsNotGivenUpWhileThePeerAnswers) {
     EXPECT_EQ(a.client.query(qp).attr.qp_state, uint32_t(IBV_QPS_RTS));
 }
 
-/// Many QPs with one peer, which takes 50 us per frame and queues 256 frames. Together the QPs could send 4096 frames.
+/// Many QPs send to one host, which takes 50 us per frame and queues 256 frames. All QPs may have 4096 frames in flight together.
 struct SlowReceiver : ::testing::Test {
     static constexpr uint32_t kQps = 16, kWrites = 8, kLength = 64 << 10;
     World world{WorldOptions{}};

@@ -48,7 +48,7 @@ struct TagMatching : ::testing::Test {
         o.sges[0] = {b.mr.address() + id * kBuffer, length, b.mr.lkey};
         return o;
     }
-    /// Posts an add, waits for its completion and returns its handle.
+    /// Posts an add, waits for the completion and returns the handle of the entry.
     uint32_t add(abi::TagOp o, uint8_t flags = 0) {
         EXPECT_EQ(b.client.post_tag(srq, o), 0);
         const auto c = b.wait(1);
@@ -76,8 +76,8 @@ struct TagMatching : ::testing::Test {
         ASSERT_TRUE(a.client.post_send(qa, a.send(tag, 0, 16 + payload)));
         ASSERT_EQ(a.wait_status(), WcStatus::success);
     }
-    /// Sends a rendezvous request from offset `at` of a's memory. It describes `length` bytes at offset `from`. Does not wait for
-    /// the completion.
+    /// Sends a rendezvous request from offset `at` of a's memory. The request describes `length` bytes at offset `from`. Does not
+    /// wait for the completion.
     void rendezvous(uint64_t tag, uint64_t at, uint64_t from, uint32_t length, uint32_t rkey, uint32_t request = 40) {
         uint8_t* p = a.mr.data() + at;
         std::memset(p, 0, request);
@@ -156,7 +156,7 @@ TEST_F(TagMatching, UnexpectedAndUntaggedMessagesTakeOrdinaryBuffersHeaderAndAll
     EXPECT_EQ(c[0].byte_len, 116u);
     EXPECT_EQ(b.mr.data()[kOrdinary], kEager);
     EXPECT_EQ(first_wrong(b.mr.data() + kOrdinary + 16, 100, 8), -1);
-    // Only the first of these two synchronisations counts.
+    // Only the first of the three messages counts as unexpected, so the counts agree.
     auto sync = op(TagOpcode::sync, 60, abi::kTagSignaled | abi::kTagSync, 1);
     ASSERT_EQ(b.client.post_tag(srq, sync), 0);
     const auto s = b.wait(1);
@@ -164,7 +164,7 @@ TEST_F(TagMatching, UnexpectedAndUntaggedMessagesTakeOrdinaryBuffersHeaderAndAll
     expect(s[0], WcOpcode::tm_sync, 60, 0);
 }
 
-// If such entries matched, a second message could overtake the first one, which the program has not handled yet.
+// If an entry added out of phase matched, its message could overtake an unexpected message that the program has not handled yet.
 TEST_F(TagMatching, EntriesAddedOutOfPhaseDoNotMatchUntilTheCountsAgree) {
     for (uint64_t id = 50; id < 53; ++id) ordinary(id);
     tagged(kEager, 8, 10);
@@ -227,7 +227,7 @@ TEST_F(TagMatching, RendezvousIsReadAndFinishedByTheResponder) {
 
 TEST_F(TagMatching, ManyRendezvousOverALossyNetworkComeWhole) {
     world.net().set_faults({.drop = 0.05});
-    constexpr uint64_t kCount = 50;  // more than the receive queue holds, so some SENDs get an RNR NAK
+    constexpr uint64_t kCount = 50;  // so many that some SENDs get an RNR NAK
     std::map<uint64_t, uint8_t> told;
     uint64_t added = 0, sent = 0, finished = 0, acknowledged = 0;
     for (uint64_t i = 0; i < kCount; ++i) a.client.post_recv(qa, 500 + i, {a.sge(900'000 + i * 32, 32)});

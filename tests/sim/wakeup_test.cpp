@@ -1,6 +1,6 @@
-// Tests the doorbell rule with the real engine. A client posts at each machine instruction of the round in which the engine stops
-// polling its queue; the engine must never miss the request. In the same way a polling thread falls asleep at each instruction of
-// the round that completes its request. The round runs in single steps, so the test is deterministic.
+// Tests the doorbell rule with the real engine. A client posts before each machine instruction of the round in which the engine
+// stops polling the client's queue. The engine must not miss the request. In the same way a polling thread falls asleep before
+// each instruction of the round that completes its request. The round runs in single steps, so the test is deterministic.
 #include "fixture.hpp"
 
 #if defined(__x86_64__) && defined(__linux__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
@@ -16,7 +16,7 @@ namespace {
 
 #ifdef ROCI_SINGLE_STEPS
 
-/// Runs a function, and another function before instruction `at` of the first one.
+/// Runs a function and interrupts it before a given instruction to run another function.
 class Interleaver {
 public:
     Interleaver() {
@@ -26,7 +26,7 @@ public:
         sigaction(SIGTRAP, &a, &before_);
     }
     ~Interleaver() { sigaction(SIGTRAP, &before_, nullptr); }
-    /// Returns false if the first function has fewer instructions; then the other one did not run.
+    /// Returns false if `fn` has fewer instructions. `other` then did not run.
     template <class Fn>
     [[nodiscard]] bool run(uint64_t at, const std::function<void()>& other, Fn&& fn) {
         left_ = at;

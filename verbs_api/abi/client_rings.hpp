@@ -1,5 +1,5 @@
-// The client's end of the rings: posting and polling. It is header-only and makes no system call. libibverbs, the simulator and
-// the benchmarks all use this code. It is not thread-safe: the caller holds the queue's lock.
+// The client's end of the rings: posting and polling. libibverbs, the simulator and the benchmarks use this header. The code
+// makes no system call. It is not thread-safe: the caller holds the queue's lock.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace roci::abi {
 
-/// What a client needs to ring an engine: the session's doorbell page for that engine, and the engine's sleeping flag.
+/// The memory by which a client rings an engine: the session's doorbell page for that engine, and the engine's sleeping flag.
 struct DoorbellTarget {
     DoorbellPage* page = nullptr;
     const EnginePage::Line* engine = nullptr;
@@ -26,8 +26,8 @@ struct DoorbellTarget {
     return std::atomic_ref(const_cast<uint32_t&>(t.engine->sleeping)).load(std::memory_order_relaxed) != 0;
 }
 
-/// Tells the processor that another core will read these lines next. The processor moves the lines to a cache that both cores
-/// share, from which the other core reads them faster. Processors without this instruction execute it as a no-op.
+/// Tells the processor that another core will read these cache lines next. The processor may move the lines to a cache that both
+/// cores share, so the other core reads them faster. Processors without this instruction execute it as a no-op.
 inline void hand_over([[maybe_unused]] const void* from, [[maybe_unused]] uint64_t bytes) {
 #ifdef __x86_64__
     for (uint64_t at = 0; at < bytes; at += kCacheLine) asm volatile("cldemote %0" ::"m"(static_cast<const char*>(from)[at]));
@@ -49,17 +49,17 @@ struct SqProducer {
         return depth - (head - std::atomic_ref(const_cast<uint32_t&>(tail)).load(std::memory_order_acquire));
     }
     SendWqe* slot(uint32_t index) { return reinterpret_cast<SendWqe*>(slots + size_t(index & (depth - 1)) * stride); }
-    /// Prefetches the lines of the next slot from rocid's core. Without it the following writes would wait for one line after the
-    /// other.
+    /// Prefetches the first two cache lines of the next slot from rocid's core. Without the prefetch, the writes to the slot
+    /// would wait for one line after the other.
     void claim() {
         for (uint32_t at = 0; at < stride && at < 2 * kCacheLine; at += kCacheLine)
             __builtin_prefetch(reinterpret_cast<std::byte*>(slot(head)) + at, 1);
     }
-    /// Frees the slots up to a completed WQE (Cqe::wqe_index). Called while polling. The CQEs of a QP are in order, so `tail`
-    /// only grows.
+    /// Frees the slots up to a completed WQE (Cqe::wqe_index). Polling threads call this function. The CQEs of a QP are in order,
+    /// so `tail` only grows.
     void free_send(uint32_t wqe_index) { std::atomic_ref(tail).store(wqe_index + 1, std::memory_order_release); }
-    /// Publishes the slots from `published` up to `head`, the last one first. rocid reads the first slot first, so it finds all
-    /// of them posted and does not fetch lines that the client still writes. Returns true if the QP was idle; the caller then
+    /// Publishes the slots from `published` up to `head`, the last slot first. rocid reads the first slot first. So rocid finds
+    /// all slots posted and does not fetch lines that the client still writes. Returns true if the QP was idle; the caller then
     /// rings the doorbell.
     [[nodiscard]] bool publish() {
         const uint32_t first = published;
@@ -71,7 +71,7 @@ struct SqProducer {
         if (idle.load(std::memory_order_relaxed) == 0) return false;
         return idle.exchange(0, std::memory_order_acq_rel) != 0;
     }
-    /// Empties the queue and starts at index 0 again. rocid has reset the QP already.
+    /// Empties the queue and starts at index 0 again. rocid must have reset the QP before.
     void reset() {
         for (uint32_t i = 0; i < depth; ++i) set_phase(i, 0);
         head = published = tail = 0;
@@ -95,9 +95,9 @@ struct RqProducer {
     }
     RecvWqe* slot(uint32_t index) { return reinterpret_cast<RecvWqe*>(slots + size_t(index & (depth - 1)) * stride); }
     void free_recv() { std::atomic_ref(tail).fetch_add(1, std::memory_order_acq_rel); }
-    /// Publishes the slots up to `head`. Returns true if the caller must ring the doorbell, which only a QP in error needs. A
-    /// full fence before the load of `ring` would wait on every post until the line returns from rocid's core. Without it the
-    /// load may see an old `ring`. So rocid checks the queue once more some time after it has set `ring`.
+    /// Publishes the slots up to `head`. Returns true if the caller must ring the doorbell, because the QP is in error. There is
+    /// no full fence before the load of `ring`: with a fence each post would wait until the cache line returns from rocid's core.
+    /// So the load may return an old value. rocid therefore checks the queue once more some time after it has set `ring`.
     [[nodiscard]] bool publish() {
         std::atomic_ref(shared->producer).store(head, std::memory_order_release);
         std::atomic_signal_fence(std::memory_order_seq_cst);  // keeps the compiler from moving the load up
@@ -132,7 +132,7 @@ struct CqConsumer {
         }
         return nullptr;
     }
-    /// Returns the slot of the entry that peek() found to rocid.
+    /// Frees the entry that peek() returned, so that rocid can write a new entry to the slot.
     void pop() {
         const uint32_t i = ++index[next_lane];
         std::atomic_ref(lane(next_lane)->consumer).store(i, std::memory_order_release);

@@ -1,6 +1,8 @@
 // The bodies of the connection management operations (rdma_cm). These operations need no open device: librdmacm has its own
-// session, and an id names the device that it is bound to. An event channel is a socket on which rocid sends one EventSignal per
-// waiting event. cm_get_event then fetches the event itself. It finds no event if the event's id was destroyed after the signal.
+// session, and each bound id names its device. An event channel is a socket on which rocid sends one EventSignal per waiting
+// event. The reply to cm_open_channel carries the client's end of this socket. cm_get_event fetches the event itself. If the
+// event's id was destroyed after the signal, cm_get_event finds no event. cm_close_channel fails with EBUSY while the channel has
+// ids.
 #pragma once
 
 #include "control.hpp"
@@ -23,8 +25,6 @@ struct EventSignal {
     uint32_t reserved;
 };
 
-/// The reply to cm_open_channel carries the client's end of the socket. cm_close_channel fails with EBUSY while the channel has
-/// ids.
 struct CmCreateIdRequest {
     uint32_t channel;
     uint32_t port_space;
@@ -43,7 +43,7 @@ struct CmBindRequest {
     uint32_t reserved;
     CmAddress address;
 };
-/// `mac` is the MAC address of the destination if the client knows it, else all zero.
+/// `mac` is the destination's MAC address, or all zero if the client does not know the address.
 struct CmResolveRequest {
     uint32_t id;
     uint32_t timeout_ms;
@@ -63,7 +63,7 @@ struct CmParam {
     uint8_t private_length, reserved;
     uint8_t private_data[kMaxCmPrivateData];
 };
-/// The body of cm_connect and cm_accept. On the passive side rocid sends a REP or SIDR_REP.
+/// The body of cm_connect and cm_accept. For cm_accept rocid sends a REP or SIDR_REP.
 struct CmConnectRequest {
     uint32_t id;
     uint32_t reserved;
@@ -78,7 +78,7 @@ struct CmRejectRequest {
 struct CmNotifyRequest {
     uint32_t id;
     uint32_t event;
-};  ///< enum ibv_event_type
+};  ///< `event`: enum ibv_event_type
 
 struct CmQpAttrRequest {
     uint32_t id;
@@ -104,8 +104,8 @@ struct CmQueryReply {
     uint16_t reserved;
 };
 
-/// The reply to cm_get_event; the request has the channel's handle. The error is EAGAIN if no event waits. The reply also has
-/// what librdmacm needs next in most cases: the id's route, and the attributes that move its QP to INIT, RTR and RTS.
+/// The reply to cm_get_event; the request has the channel's handle. The error is EAGAIN if no event waits. The reply also has the
+/// data that librdmacm usually needs next: the id's route, and the attributes that move the id's QP to INIT, RTR and RTS.
 struct CmEventReply {
     uint32_t id;        ///< for a CONNECT_REQUEST the new id
     uint32_t listener;  ///< for a CONNECT_REQUEST the listening id, else kNoHandle
@@ -119,8 +119,9 @@ struct CmEventReply {
     CmQpAttrReply qp[3];
 };
 
-/// Puts an event of the program or of librdmacm into the id's channel. `event` is RDMA_CM_EVENT_ADDRINFO_RESOLVED,
-/// RDMA_CM_EVENT_ADDRINFO_ERROR or RDMA_CM_EVENT_USER. cm_get_event returns `arg` as the private data.
+/// The request of cm_write_event, which puts an event of the program or of librdmacm into the id's channel. `event` is
+/// RDMA_CM_EVENT_ADDRINFO_RESOLVED, RDMA_CM_EVENT_ADDRINFO_ERROR or RDMA_CM_EVENT_USER. cm_get_event returns `arg` as the private
+/// data.
 struct CmWriteEventRequest {
     uint32_t id;
     uint32_t event;

@@ -1,7 +1,7 @@
 // Control messages between a client library and rocid, over a SOCK_SEQPACKET unix socket.
 //
-// One connection is one session. A session has one open device, or none yet. A request is RequestHeader and the op's Request
-// body. Each request gets exactly one reply: ReplyHeader, the op's Reply body (absent on error), and `reason_length` bytes of
+// One connection is one session. A session has at most one open device. A request is RequestHeader and the op's Request body.
+// Each request gets exactly one reply: ReplyHeader, the op's Reply body (usually absent on error), and `reason_length` bytes of
 // text, which give the cause of an error and a remedy. File descriptors are passed by SCM_RIGHTS with the same packet. Object
 // handles belong to the session; when the connection closes, rocid reclaims all objects of the session. Bodies are plain structs.
 // The receiver pads a shorter body with zeros, so fields can be added at the end. Attribute masks and enum values are those of
@@ -90,7 +90,7 @@ enum class Op : uint16_t {
     stop_capture,
     open_qp,    ///< reply: HandleReply; destroy_qp frees the handle
     counters,   ///< reply fd: memfd of the counter page (counter_page.hpp)
-    why,        ///< reply fd: memfd with text, the story of a QP (roci why)
+    why,        ///< reply fd: memfd with the text of `roci why`
     add_chunk,  ///< request fd: a new memfd for queues; reply: HandleReply, the number of the chunk
     last_op,
 };
@@ -106,12 +106,12 @@ struct ReplyHeader {
     uint32_t cookie;
     uint32_t body_length;
     uint32_t reason_length;  ///< bytes of text after the body, without a terminator
-    /// With error ENOMEM and a value other than 0: the request needs an arena chunk of this many bytes. The client makes one,
-    /// passes it by add_chunk and sends the request again.
+    /// If `error` is ENOMEM and this value is not 0, the request needs an arena chunk of this many bytes. The client then makes
+    /// the chunk, passes it by add_chunk and sends the request again.
     uint64_t wanted_chunk;
 };
 
-/// Empty is the body of requests and replies without fields. HandleRequest and HandleReply serve those with one handle.
+/// Empty is the body of requests and replies without fields. HandleRequest and HandleReply are bodies with one handle.
 struct Empty {};
 struct HandleRequest {
     uint32_t handle;
@@ -155,8 +155,8 @@ struct OpenDeviceRequest {
     uint32_t reserved;
 };
 enum OpenDeviceFlags : uint32_t {
-    kHugeChunks = 1 << 0,  ///< chunks on huge pages, where the client gets them
-    kPopulate = 1 << 1,    ///< allocate the pages of registered memory: a page that rocid touches first is charged to rocid
+    kHugeChunks = 1 << 0,  ///< the client makes chunks of huge pages if it can
+    kPopulate = 1 << 1,    ///< the client allocates the pages of registered memory, so that they are not charged to rocid
 };
 struct OpenDeviceReply {
     uint32_t engines;
@@ -215,7 +215,7 @@ struct GidEntry {
     uint32_t index;
     uint32_t type;
     char netdev[16];
-};  ///< type: 2 = RoCE v2; the numbers are those of rdma-core's private enum ibv_gid_type_sysfs
+};  ///< `type`: always 2, RoCE v2 (enum ibv_gid_type of <infiniband/verbs.h>)
 struct QueryGidTableReply {
     uint32_t count;
     uint32_t reserved;
@@ -231,8 +231,8 @@ struct AddRegionRequest {
     uint32_t reserved;
 };
 
-/// A contiguous part of an MR. Segments are in ascending order, without gaps. region = kNoHandle: `offset` is a virtual address
-/// of the client, accessed through its /proc/self/mem (slow, counted).
+/// A contiguous part of an MR. Segments are in ascending order, without gaps. If `region` is kNoHandle, `offset` is a virtual
+/// address of the client. rocid accesses this address through the client's /proc/self/mem; such accesses are slow and counted.
 struct MrSegment {
     uint32_t region;
     uint32_t reserved;
@@ -244,7 +244,7 @@ inline constexpr uint32_t kMaxMrSegments = 2048;  ///< limit per message
 struct RegMrRequest {
     uint32_t pd;
     uint32_t access;  ///< enum ibv_access_flags; rocid ignores optional bits
-    uint64_t iova;    ///< address of the first byte as remote peers and local SGEs name it
+    uint64_t iova;    ///< address of the first byte in local SGEs and in requests of peers
     uint64_t length;
     uint32_t segments;  ///< MrSegment[segments] follow
     uint32_t reserved;
@@ -256,15 +256,15 @@ struct RegMrReply {
     uint32_t reserved;
 };
 
-/// `flags` is of enum ibv_rereg_mr_flags. With IBV_REREG_MR_CHANGE_TRANSLATION the segments follow, as in RegMrRequest.
+/// `flags`: enum ibv_rereg_mr_flags. With IBV_REREG_MR_CHANGE_TRANSLATION, MrSegment[mr.segments] follow.
 struct ReregMrRequest {
     uint32_t handle;
     uint32_t flags;
     RegMrRequest mr;
 };
 
-/// A chunk of the arena: shared memory for queues, all of whose pages the client has allocated. rocid seals the file, so that it
-/// keeps its pages: no sealing but F_SEAL_SHRINK and F_SEAL_GROW may have been done before.
+/// The request of add_chunk: shared memory for queues, of which the client has allocated all pages. rocid seals the file, so that
+/// no page can be removed. So the file must not have F_SEAL_SEAL or F_SEAL_WRITE yet.
 struct AddChunkRequest {
     uint64_t length;
 };
@@ -287,7 +287,7 @@ struct ResizeCqRequest {
     uint32_t handle;
     uint32_t cqe;
     uint32_t consumer[kMaxEngines];
-};  ///< the caller holds the CQ's lock; rocid moves entries that are not polled to the new ring, from index 0 on
+};  ///< the client holds the CQ's lock until the reply; the new ring starts at index 0 with the entries that were not polled
 struct ModifyCqRequest {
     uint32_t handle;
     uint32_t count;
@@ -317,8 +317,8 @@ struct ModifySrqRequest {
     uint32_t max_wr;
     uint32_t limit;
 };
-/// With IBV_SRQ_MAX_WR the caller holds the SRQ's lock, so that no thread posts meanwhile. Queued requests keep their indices in
-/// the new ring.
+/// With IBV_SRQ_MAX_WR the client holds the SRQ's lock until the reply, so that no thread posts meanwhile. Queued requests keep
+/// their indices in the new ring.
 struct ModifySrqReply {
     uint32_t depth;  ///< 0 if the ring did not change
     uint32_t max_wr;
@@ -356,8 +356,8 @@ struct CreateQpReply {
     Location sq, rq;
 };
 
-/// open_qp gives the session a handle of an existing XRC target QP, also if another session created the QP. Closing the last
-/// handle of a QP destroys the QP. Events of the QP go to the session with the oldest handle.
+/// The request of open_qp, which gives the session a handle of an existing XRC target QP. Another session may have created the
+/// QP. Closing the last handle of a QP destroys the QP. Events of the QP go to the session with the oldest handle.
 struct OpenQpRequest {
     uint32_t xrcd;  ///< handle of the target's domain
     uint32_t qpn;
@@ -393,8 +393,7 @@ struct QpAttr {
     uint32_t rate_limit;
 };
 inline constexpr uint32_t kMostModifySteps = 3;
-/// Up to kMostModifySteps further ModifyQpRequest may follow in the same message. rocid executes the steps in order, until one
-/// fails.
+/// Up to kMostModifySteps further ModifyQpRequest may follow in the same message. rocid executes them in order, until one fails.
 struct ModifyQpRequest {
     uint32_t handle;
     uint32_t mask;
@@ -432,13 +431,14 @@ struct AllocMwReply {
 };
 /// The bits of OpenXrcdRequest::oflags, with the Linux values of O_CREAT and O_EXCL.
 enum XrcdFlags : uint32_t { kXrcdCreate = 0100, kXrcdExclusive = 0200 };
-/// The request of open_xrcd. With has_fd it carries a descriptor; sessions that pass the same file share the domain.
+/// The request of open_xrcd. If `has_fd` is 1, the request carries a descriptor; sessions that pass the same file share the
+/// domain.
 struct OpenXrcdRequest {
     uint32_t oflags;
     uint32_t has_fd;
 };
 
-/// Device memory is in the arena, so the client itself copies to and from it.
+/// Device memory is in the arena, so the client itself copies to and from device memory.
 struct AllocDmRequest {
     uint64_t length;
     uint32_t log_align;
@@ -458,13 +458,13 @@ struct RegDmMrRequest {
 
 // ---- capture (roci pcap) --------------------------------------------------------------------------------------------------
 
-/// The request of why: about one queue pair, or about all connections and connection attempts of rdma_cm.
+/// The request of `why`: asks for a report about one queue pair, or about all connections and connection attempts of rdma_cm.
 struct WhyRequest {
     uint32_t qpn;
     uint32_t connections;  ///< 1: report about rdma_cm; `qpn` is 0 then
 };
-/// The request of start_capture. A session has at most one capture. With `qpn` rocid captures only frames of that QP, on its
-/// device.
+/// The request of start_capture. A session has at most one capture. If `qpn` is not 0, rocid ignores `device` and captures only
+/// frames of that QP, on the QP's device.
 struct StartCaptureRequest {
     uint32_t device;       ///< index of the device; kNoHandle: all devices
     uint32_t qpn;          ///< 0: all frames of the port

@@ -1,6 +1,6 @@
-// The counter page is a memfd in which rocid's engines count. Any process can ask rocid for it and map it read-only
-// (Op::counters). The names of the counters come first, then the values per engine, so a reader needs no table of its own. A
-// value has 64 bits and one writing thread. Values are not ordered among each other; a reader loads them relaxed.
+// The counter page is a memfd in which rocid's engines count. Any process can request the memfd from rocid (Op::counters) and map
+// it read-only. The names of the counters come first, then the values per engine, so a reader needs no table of its own. A value
+// has 64 bits and one writing thread. Updates of different values are not ordered; a reader uses relaxed loads.
 //
 //   CounterPageHeader | device names | names of an engine's counters | names of a device's counters
 //   | engine 0: its counters, device 0, device 1, … | engine 1: …
@@ -17,7 +17,7 @@ struct CounterPageHeader {
     uint64_t magic;
     uint32_t bytes;  ///< size of the whole page
     uint32_t engines, devices;
-    uint32_t engine_counters, device_counters;  ///< number of counters per engine, and per device
+    uint32_t engine_counters, device_counters;  ///< number of counters per engine, and per device and engine
     uint32_t names;   ///< offset in bytes of the first CounterName; the order is devices, engine's counters, device's counters
     uint32_t values;  ///< offset in bytes of the values of engine 0
     uint32_t engine_stride;                 ///< bytes per engine

@@ -1,14 +1,15 @@
-// Decides what a polling thread does when a poll finds nothing: poll again, yield the CPU, or sleep. An idle engine uses it, and
-// so does a program that polls an empty CQ.
+// Decides what a polling thread does when a poll finds nothing: poll again, yield the CPU, or sleep. Users are idle engines,
+// programs that poll an empty CQ, and clients that wait for a reply of rocid.
 //
 // Spinning is useful only on a CPU that no other thread wants. The duration of sched_yield() shows which case applies:
 //
-//  - sched_yield() returns at once: no other thread wants this CPU. The thread doubles the number of polls before its next yield.
-//  - sched_yield() returns after microseconds: another thread ran and gave the CPU back. Most often that thread is the other end
-//    of the rings, for whose work this thread waits. From now on the thread yields after each empty poll.
+//  - sched_yield() returns at once: no other thread wants this CPU. The polling thread doubles the number of polls before its
+//    next yield, up to a limit.
+//  - sched_yield() returns after microseconds: another thread ran and gave the CPU back. Usually the polling thread waits for the
+//    work of that thread. From now on the polling thread yields after each empty poll.
 //  - sched_yield() returns after a scheduler's time slice: a busy program took the CPU and kept it. Each further yield would cost
-//    a time slice, but a sleeping thread gets the CPU back as soon as it is woken. So the thread sleeps after each of its next
-//    empty polls, for a limited number of sleeps. Then it yields once to check whether the busy program still runs.
+//    a time slice, but a sleeping thread gets the CPU back as soon as it is woken. So the polling thread sleeps after each of its
+//    next empty polls, for a limited number of sleeps. Then it yields once to check whether the busy program still runs.
 #pragma once
 
 #include <sched.h>
@@ -54,11 +55,11 @@ public:
     /// Returns true if the last yield ran another thread.
     bool shares() const { return patience_ == 0; }
 
-    /// A yield that switches to no other thread takes 3 times as long as the shortest system call. A switch to another thread and
-    /// back takes at least 12 times as long.
+    /// The limit between a yield without and with a switch to another thread, in durations of a system call without effect. A
+    /// yield without a switch takes about 3 such durations. A switch to another thread and back takes at least 12.
     static constexpr uint64_t kLone = 6;
-    /// A yield that takes this many nanoseconds has cost a scheduler's time slice. A round of an engine, and a program's work
-    /// between two polls, are shorter.
+    /// A yield that takes this many nanoseconds or more has cost a scheduler's time slice. A round of an engine is shorter, and
+    /// so is a program's work between two polls.
     static constexpr uint64_t kTimeSlice = 400'000;
     static constexpr uint32_t kFewestSleeps = 64, kMostSleeps = 16384;
 
@@ -76,7 +77,7 @@ inline uint64_t monotonic_ns() {
     return uint64_t(t.tv_sec) * 1'000'000'000u + uint64_t(t.tv_nsec);
 }
 
-/// The duration of a system call without effect. The first call measures it.
+/// Returns the duration of a system call without effect, in nanoseconds. The first call measures the duration.
 inline uint64_t syscall_ns() {
     static const uint64_t ns = [] {
         constexpr uint64_t kTries = 8, kCalls = 4;
@@ -91,7 +92,7 @@ inline uint64_t syscall_ns() {
     return ns;
 }
 
-/// Yields, and reports the duration to `pace`.
+/// Yields the CPU and reports the duration to `pace`.
 inline void yield_cpu(CpuPace& pace) {
     const uint64_t before = monotonic_ns();
     sched_yield();

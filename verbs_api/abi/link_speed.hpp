@@ -1,4 +1,4 @@
-// The codes of a port's speed and width, as the kernel and the verbs number them.
+// The codes of a port's speed and width, with the numbers of the kernel and of <infiniband/verbs.h>.
 #pragma once
 
 #include <array>

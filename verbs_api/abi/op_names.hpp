@@ -1,4 +1,4 @@
-// The name of each operation. rocid and the client libraries use it in messages.
+// The names of the operations. rocid and the client libraries use the names in log messages and error texts.
 #pragma once
 
 #include <cstddef>

@@ -1,8 +1,8 @@
 // Layout of the rings, doorbells and flags that a client process and rocid share.
 //
-// The rings are in the session's arena: memfd chunks that rocid creates and passes by SCM_RIGHTS. Each chunk is one mapping. A
-// `Location` names a place in the arena. Indices are free-running and wrap at 2^32. Ring sizes are powers of two. Each cache line
-// has one writer, except the flags that are marked "both". Both sides access fields with std::atomic_ref (client_rings.hpp,
+// The rings are in the session's arena: memfd chunks that the client creates and passes by SCM_RIGHTS. Each chunk is one mapping.
+// A `Location` names a place in the arena. Indices are free-running and wrap at 2^32. Ring sizes are powers of two. Each field
+// has one writer, except the fields marked "both sides". Both sides access fields with std::atomic_ref (client_rings.hpp,
 // stack/rings).
 #pragma once
 
@@ -22,8 +22,8 @@ struct Location {
 
 /// The head of a send queue. `depth` slots of `stride` bytes follow.
 ///
-/// Each posted WQE is marked by `SendWqe::phase`. There is no producer index, because its cache line would move between the cores
-/// in addition to the line of the WQE.
+/// `SendWqe::phase` marks a posted WQE. There is no producer index, because the cache line of an index would move between the
+/// cores in addition to the line of the WQE.
 ///
 /// The doorbell rule: rocid polls the next slot of an active QP without a doorbell. When rocid stops polling, it stores idle = 1
 /// and then checks the slot once more. A client stores the phase, executes a full fence, and exchanges idle with 0. The client
@@ -51,11 +51,11 @@ static_assert(sizeof(RqShared) == 128);
 ///
 /// Sleeping: a thread may poll an empty CQ on a CPU that a busy program wants (cpu_pace.hpp). Such a thread stores sleeping = 1,
 /// executes a full fence and polls once more. Then it waits with a short timeout on the futex `sleeping` while the value is 1.
-/// rocid writes entries and reads `sleeping`. It reads `sleeping` once more after a full fence, at the latest before it goes
-/// idle. If the value is 1, rocid stores 0 and wakes the waiters.
+/// rocid writes entries and reads `sleeping`. At the latest before rocid goes idle, it executes a full fence and reads `sleeping`
+/// once more. If the value is 1, rocid stores 0 and wakes the waiters.
 struct CqShared {
     alignas(kCacheLine) uint32_t arm;  ///< written by the client
-    uint32_t fired;     ///< written by rocid: approximately the last `arm` for which it sent an event; only a hint for the client
+    uint32_t fired;     ///< written by rocid, as a hint: the last `arm` for which rocid sent an event, or an older value
     uint32_t sleeping;  ///< both sides write it; 1: a polling thread may sleep on this word
 };
 struct CqLane {
@@ -63,9 +63,9 @@ struct CqLane {
 };
 static_assert(sizeof(CqShared) == 64 && sizeof(CqLane) == 64);
 
-/// The doorbells of one session for one engine: a two-level bitmap of the session's QP slots. A client sets the QP's bit in
-/// `words`, then the bit of that word in `summary`. Both stores are seq_cst. rocid clears the bits in the opposite order. A
-/// bitmap cannot overflow. Whatever a hostile client writes into it, rocid makes a bounded number of lookups.
+/// The doorbells of one session for one engine: a two-level bitmap of the session's QP and SRQ slots. A client sets the bit of
+/// the slot in `words`, then the bit of that word in `summary`. Both operations are seq_cst. rocid clears the bits in the
+/// opposite order. A bitmap cannot overflow. If a hostile client sets any bits, rocid still makes a bounded number of lookups.
 inline constexpr uint32_t kDoorbellSlots = 65536;
 struct DoorbellPage {
     alignas(kCacheLine) uint64_t summary[kDoorbellSlots / 64 / 64];

@@ -16,7 +16,7 @@
 
 namespace roci::abi {
 
-/// Tag matching capabilities of a device (struct ibv_tm_caps); `flags`: enum ibv_tm_cap_flags.
+/// The tag matching capabilities of a device (struct ibv_tm_caps). `flags`: enum ibv_tm_cap_flags.
 struct TagCaps {
     uint32_t max_rndv_hdr_size, max_num_tags, flags, max_ops, max_sge, reserved;
 };
@@ -45,8 +45,8 @@ struct TagOp {
 };
 static_assert(sizeof(TagOp) == 128);
 
-/// The doorbell rule is that of SqShared, with one difference: rocid never polls the ring. It takes posted operations only when
-/// the doorbell rings.
+/// The doorbell rule is that of SqShared, with one difference: rocid never polls the ring, but takes posted operations only
+/// when the doorbell rings.
 struct TagShared {
     alignas(kCacheLine) uint32_t producer;  ///< written by the client: number of operations posted so far
     alignas(kCacheLine) uint32_t idle;      ///< both sides write it; 1: the client must ring the doorbell

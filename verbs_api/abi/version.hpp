@@ -11,7 +11,8 @@ namespace roci::abi {
 inline constexpr uint32_t kAbiVersion = 4;
 inline constexpr uint32_t kHelloMagic = 0x49434f52;  // "ROCI", little endian
 
-/// An environment variable with the path of rocid's control socket. Without the variable the path is kDefaultSocket.
+/// The environment variable with the path of rocid's control socket. If the variable is not set or empty, the path is
+/// kDefaultSocket.
 inline constexpr char kSocketEnv[] = "ROCI_SOCKET";
 inline constexpr char kDefaultSocket[] = "/run/rocinante/rocid.sock";
 

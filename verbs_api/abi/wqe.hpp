@@ -1,8 +1,8 @@
 // Layout of work queue entries and completion queue entries in shared memory.
 //
-// All structs are plain data in native byte order, because client and rocid run on one machine. rocid trusts nothing here: it
-// copies an entry once, then validates the copy. Opcodes, flags and statuses have the numbers of <infiniband/verbs.h>, so the
-// client library stores the program's values unchanged.
+// All structs are plain data in native byte order, because client and rocid run on one machine. rocid copies each work queue
+// entry once and validates the copy, because a client may be hostile. Opcodes, flags and statuses have the numbers of
+// <infiniband/verbs.h>, so the client library stores the program's values unchanged.
 #pragma once
 
 #include <cstddef>
@@ -52,7 +52,7 @@ struct SendWqe {
     WrOpcode opcode;
     uint8_t send_flags;   ///< SendFlags
     uint8_t num_sge;      ///< 0 for inline payload
-    uint8_t phase;        ///< phase_of() the WQE's index; publishing writes it last
+    uint8_t phase;        ///< phase_of() for the WQE's index; SqProducer::publish() writes this field last
     uint32_t imm_or_inv;  ///< immediate data as the program gave it (big endian), or the rkey to invalidate
     union {
         uint64_t remote_addr;  ///< RDMA and atomics: remote address; bind_mw: start of the window
@@ -83,13 +83,13 @@ struct SendWqe {
 static_assert(sizeof(SendWqe) == 48);
 inline constexpr uint32_t kSendWqeHead = sizeof(SendWqe);
 
-/// The number of bytes that a WQE claims of its slot. A hostile client may claim more bytes than the slot has.
+/// Returns the number of bytes that a WQE claims of its slot. A hostile client may claim more bytes than the slot has.
 constexpr uint64_t used_bytes(const SendWqe& w) {
     return kSendWqeHead + ((w.send_flags & kSendInline) != 0 ? uint64_t{w.inline_length} : w.num_sge * sizeof(Sge));
 }
 
-/// The phase of a published WQE at a free-running index. The phase changes each time the queue wraps around. So it differs from
-/// the phase of the previous WQE in this slot, and from 0, which a slot has before its first WQE. `depth` is a power of two.
+/// Returns the phase of a published WQE at a free-running index. The phase changes each time the queue wraps around. So the phase
+/// differs from that of the previous WQE in the slot, and from 0, the value before the first WQE. `depth` is a power of two.
 constexpr uint8_t phase_of(uint32_t index, uint32_t depth) { return (index & depth) == 0 ? 1 : 2; }
 
 /// A receive WQE: a 16-byte head, then `num_sge` Sge. A slot has `rq_stride` bytes, a multiple of 32.
@@ -161,8 +161,8 @@ enum WcFlags : uint8_t {
     kWcTmDataValid = 1 << 6,
 };
 
-/// The queue of the completed entry. kCqeTag is no queue of the QP: the completion is of a tagged buffer of an SRQ, or of an
-/// operation on the SRQ's tag list.
+/// The queue of the completed entry. kCqeTag marks the completion of a tagged buffer of an SRQ, or of an operation on the SRQ's
+/// tag list.
 enum CqeQueue : uint8_t { kCqeSend = 0, kCqeRecv = 1, kCqeSrq = 2, kCqeTag = 3 };
 
 /// A completion queue entry of one cache line. rocid writes all other fields first, then stores `seq` with release order.

@@ -1,4 +1,4 @@
-// Address handles, and their attributes from received datagrams.
+// Address handles, and the attributes of an address handle from a received datagram.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 
@@ -28,8 +28,8 @@ bool checksum_holds(const Ipv4Header& h) {
     return sum == 0xffff;
 }
 
-/// Returns 4, 6, or 0 for neither. A UD receive leaves the first 20 bytes before an IPv4 header undefined. They may look like an
-/// IPv6 header, so the IPv4 checksum decides.
+/// Returns 4 or 6, or 0 if there is no IP header. The 20 bytes before an IPv4 header are undefined and may look like the start of
+/// an IPv6 header, so the IPv4 checksum decides.
 int ip_version(const ibv_grh& grh, const Ipv4Header& v4) {
     const bool looks_v6 = (ntohl(grh.version_tclass_flow) >> 28) == 6;
     if (!looks_v6) return v4.version_ihl >> 4 == 4 ? 4 : 0;
@@ -43,7 +43,7 @@ ibv_gid mapped(const uint8_t (&address)[4]) {
     return g;
 }
 
-/// Returns the index of a GID of the device, or -1 with errno.
+/// Returns the index of `gid` in the GID table of the port, or -1 with errno.
 int own_gid_index(ibv_context* context, uint8_t port, const ibv_gid& gid) {
     ibv_gid_entry entries[128];
     const ssize_t count = _ibv_query_gid_table(context, entries, std::size(entries), 0, sizeof entries[0]);
@@ -59,8 +59,8 @@ int fail_with(int err) {
     return -1;
 }
 
-/// Builds the address of a reply. The datagram's source becomes the destination. The datagram's destination becomes our GID
-/// index; a multicast destination has no index, so it fails with EINVAL.
+/// Fills in the address of a reply. The datagram's source `from` becomes the destination, and its destination `to` becomes the
+/// source GID. Fails with EINVAL if the destination is a multicast address, because such an address is not in the GID table.
 int reply_address(ibv_context* context, uint8_t port, const ibv_gid& from, const ibv_gid& to, bool multicast, ibv_ah_attr& attr) {
     if (multicast) return fail_with(EINVAL);
     const int index = own_gid_index(context, port, to);

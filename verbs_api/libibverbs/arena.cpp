@@ -11,11 +11,12 @@
 
 namespace roci::client {
 namespace {
-constexpr uint32_t kMaxChunks = 1u << 16;  // beyond anything rocid takes from one session
+constexpr uint32_t kMaxChunks = 1u << 16;  // more than rocid accepts from one session
 constexpr size_t kHugePage = 2 << 20;
 constexpr unsigned kHuge2M = 21u << 26;
 
-/// A file with all its pages, so that no later access fails and each page is charged to this process. -1: errno says why.
+/// Creates a memfd and allocates all its pages, so that no later access fails and each page is charged to this process. Returns
+/// the descriptor, or -1 with errno.
 int make_file(size_t length, unsigned huge_flags) {
     const int fd = memfd_create("roci-queues", MFD_CLOEXEC | MFD_ALLOW_SEALING | huge_flags);
     if (fd < 0 || (ftruncate(fd, off_t(length)) == 0 && allocate_pages(fd, 0, length) == 0)) return fd;
@@ -48,7 +49,7 @@ void unmap(Mapping& mapping) {
 
 void replace_by_private(const Mapping& mapping) {
     if (mapping.base == nullptr) return;
-    // The new mapping replaces the old one at the same addresses. If it fails, nothing else can be done.
+    // The new mapping replaces the old one at the same addresses. A failure has no remedy, so it is ignored.
     (void)mmap(mapping.base, mapping.length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1,
                0);
 }
@@ -58,7 +59,7 @@ Arena::~Arena() {
 }
 
 int allocate_pages(int fd, uint64_t offset, uint64_t length) {
-    // In steps: a signal interrupts the call and undoes what it did.
+    // A signal that interrupts fallocate() undoes the whole call, so the loop allocates in steps.
     constexpr uint64_t kStep = 16 << 20;
     for (const uint64_t end = offset + length; offset < end;) {
         const uint64_t step = std::min(kStep, end - offset);
@@ -102,7 +103,7 @@ std::byte* Arena::locate(const abi::Location& where, uint64_t needed) const {
 
 void Arena::leave_to_parent() {
     for (const Mapping& m : chunks_)
-        replace_by_private(m);  // takes no lock: the child has one thread, and a thread of the parent may have held the lock
+        replace_by_private(m);  // without the lock: the child has one thread, and a thread of the parent may have held the lock
 }
 
 }  // namespace roci::client

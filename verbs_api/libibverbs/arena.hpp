@@ -1,5 +1,5 @@
-// The session's shared memory for queues: chunks that this process makes and passes to rocid, so that its control group pays for
-// them.
+// The session's shared memory for queues. This process makes the chunks and passes them to rocid, so that the chunks are charged
+// to the control group of this process.
 #pragma once
 
 #include <cstddef>
@@ -17,10 +17,10 @@ struct Mapping {
     size_t length = 0;
 };
 
-/// Maps the whole file of `fd` and closes `fd`. On failure base == nullptr and errno is set.
+/// Maps the whole file of `fd` and closes `fd`. On failure `base` is nullptr and errno is set.
 Mapping map_fd(int fd, bool writable);
 void unmap(Mapping& mapping);
-/// Allocates the pages of a part of a shared memory file; they are charged to this process. Returns 0 or an errno.
+/// Allocates the pages of a part of a shared memory file. The kernel charges them to this process. Returns 0 or an errno.
 int allocate_pages(int fd, uint64_t offset, uint64_t length);
 /// Called in a fork's child. Replaces the mapping by private memory, so that the child cannot change the parent's queues.
 void replace_by_private(const Mapping& mapping);
@@ -32,9 +32,10 @@ public:
     Arena& operator=(const Arena&) = delete;
     ~Arena();
     void use_huge_pages(bool huge) { huge_ = huge; }
-    /// The mapping becomes chunk `id`. 0 or errno.
+    /// Makes the mapping chunk `id` of the arena. Returns 0 or an errno.
     int add_chunk(uint32_t id, const Mapping& chunk);
-    /// Makes a chunk of `length` bytes, with all its pages. `fd` is the caller's. base == nullptr: errno says why.
+    /// Makes a chunk of `length` bytes and allocates all its pages. The caller closes `fd`. On failure `base` is nullptr and
+    /// errno is set.
     Mapping make_chunk(size_t length, int& fd) const;
     /// Returns the memory of a location, or nullptr if the location is not within a known chunk or is shorter than `needed`
     /// bytes.

@@ -6,7 +6,7 @@
 namespace roci::client {
 namespace {
 
-// rocid sends the numbers of the public header.
+// rocid sends the numbers of <infiniband/verbs.h>.
 static_assert(uint32_t(abi::AsyncEvent::cq_err) == IBV_EVENT_CQ_ERR);
 static_assert(uint32_t(abi::AsyncEvent::qp_fatal) == IBV_EVENT_QP_FATAL);
 static_assert(uint32_t(abi::AsyncEvent::qp_req_err) == IBV_EVENT_QP_REQ_ERR);
@@ -44,7 +44,7 @@ About about(ibv_event_type type) {
     }
 }
 
-/// Fills in `event`. Returns false if the object was destroyed meanwhile.
+/// Fills in `event` from the record. Returns false if the record's object was destroyed meanwhile.
 bool resolve(Context& c, const abi::AsyncEventRecord& record, ibv_async_event& event) {
     event.event_type = ibv_event_type(record.event_type);
     switch (about(event.event_type)) {
@@ -70,7 +70,7 @@ bool resolve(Context& c, const abi::AsyncEventRecord& record, ibv_async_event& e
     return true;
 }
 
-/// Called after rocid has ended. The first call reports a fatal device error. Later calls fail with EIO.
+/// Called after rocid has ended. The first call per context returns a fatal device error in `event`. Later calls fail with EIO.
 int device_fatal(Context& c, ibv_async_event& event) {
     rocid_ended(c);
     if (c.fatal_reported.exchange(true)) {
@@ -82,7 +82,7 @@ int device_fatal(Context& c, ibv_async_event& event) {
     return 0;
 }
 
-/// Counts an acknowledgement on the object and wakes the thread that waits to destroy it. T is ibv_cq, ibv_qp or ibv_srq.
+/// Counts an acknowledgement on the object and wakes a thread that waits to destroy the object. T is ibv_cq, ibv_qp or ibv_srq.
 template <class T>
 void acknowledge(T* object, uint32_t T::*counter) {
     pthread_mutex_lock(&object->mutex);

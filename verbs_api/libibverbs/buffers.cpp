@@ -7,7 +7,7 @@
 
 namespace roci::client {
 
-/// A buffer on pages of its own, so that its registration moves no other data of the program.
+/// A buffer that shares no page with other data, so that its registration moves no other data of the program.
 struct Buf {
     ibv_pd* pd;
     void* addr;
@@ -24,7 +24,7 @@ bool within(const Buf& buf, const void* addr, size_t length) {
     return first >= start && first - start <= buf.size && length <= buf.size - (first - start);
 }
 
-/// Returns 0 or an errno.
+/// Checks the attributes of a registration. Returns 0 or an errno.
 int check(const ibv_pd* pd, const MrInitAttr& a) {
     if ((a.comp_mask & kRegBuf) != 0) {
         if ((a.comp_mask & kRegAddr) == 0 || (a.comp_mask & kFromFd) != 0 || a.buf == nullptr || a.buf->pd != pd) return EINVAL;

@@ -1,4 +1,4 @@
-// Completion channels: a channel is a socket to which rocid sends records of events.
+// Completion channels. A channel is a socket to which rocid sends one record per event.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -34,7 +34,8 @@ int ibv_destroy_comp_channel(ibv_comp_channel* p) {
     return 0;
 }
 
-// Blocks until an event arrives, or fails with EAGAIN if the descriptor has O_NONBLOCK. Skips records of CQs that were destroyed.
+// Blocks until an event arrives. If the descriptor has O_NONBLOCK and no event waits, fails with EAGAIN. Skips records of
+// destroyed CQs.
 int ibv_get_cq_event(ibv_comp_channel* channel, ibv_cq** cq, void** user) {
     Context& c = *Context::from(channel->context);
     if (c.inherited) {

@@ -18,8 +18,9 @@
 namespace roci::client {
 namespace {
 
-/// Returns true for errors that programs cause on purpose, which are not logged. Programs probe verbs, libfabric searches the
-/// largest inline size by creating QPs, and perftest disconnects datagram ids, which have no connection.
+/// Returns true for errors that programs cause on purpose. Such errors are logged only if ROCI_LOG requests all messages.
+/// Programs call verbs to test for support, libfabric searches the largest inline size by creating QPs, and perftest disconnects
+/// ids of datagram services.
 bool is_expected(abi::Op op, int error, std::string_view reason) {
     if (error == EOPNOTSUPP) return true;
     if (error != EINVAL) return false;
@@ -111,7 +112,8 @@ int Connection::hello() {
     return err;
 }
 
-/// Prints only one line per process, because a program may have several connections to a rocid that has ended.
+/// A program may have several connections to a rocid that has ended. So `said_lost` is one flag for all connections of the
+/// process.
 int Connection::lost(const char* why) {
     if (!gone_.exchange(true) && !said_lost.exchange(true))
         warn("connection to rocid at %s lost (%s): its devices fail from now on, everything outstanding is flushed",
@@ -131,7 +133,8 @@ int Connection::exchange_alone(const Outgoing& out, std::span<std::byte> reply, 
     return gone() ? EIO : exchange(out, reply, fds);
 }
 
-/// Sends the request again after each chunk of the arena that rocid wants for it. A request needs few: two queues and a reserve.
+/// Sends the request. If rocid needs a chunk of the arena for the request, makes the chunk and sends the request again. A request
+/// needs few chunks: at most one per queue and one in reserve.
 int Connection::exchange(const Outgoing& out, std::span<std::byte> reply, ReplyFds* fds) {
     constexpr int kMostChunks = 8;
     for (int chunks = 0;; ++chunks) {
@@ -202,13 +205,15 @@ int Connection::send(const Outgoing& out, uint32_t cookie) {
     do n = sendmsg(fd_, &message, MSG_NOSIGNAL);
     while (n < 0 && errno == EINTR);
     if (n >= 0) return 0;
-    // The request was too large, or its descriptor cannot be passed. The connection remains usable.
+    // The request is too large, the kernel has no memory for it, or its descriptor cannot be passed. The connection remains
+    // usable.
     if (errno == EMSGSIZE || errno == ENOBUFS || errno == ENOMEM || errno == ETOOMANYREFS || errno == EBADF) return errno;
     return lost(std::strerror(errno));
 }
 
-/// rocid replies to most calls within microseconds, which is less than the time to sleep and wake up. So the thread polls first
-/// and yields between polls, in case rocid shares this CPU. It does not yield if a busy program would take the CPU.
+/// rocid replies to most requests within microseconds. To sleep and wake up would take longer. So the thread polls first, and
+/// yields between polls, in case rocid uses the same CPU. The thread blocks after 16 polls, or earlier if a busy program wants
+/// the CPU.
 ssize_t Connection::receive_patiently(msghdr& message) {
     using enum abi::CpuPace::Way;
     constexpr int kLooks = 16;

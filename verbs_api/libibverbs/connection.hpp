@@ -1,4 +1,5 @@
-// A connection to rocid; one connection is one session. A thread holds the mutex from sending a request until its reply.
+// A connection to rocid. One connection is one session. A thread holds the mutex from sending a request until receiving the
+// reply.
 #pragma once
 
 #include <sys/socket.h>
@@ -19,7 +20,7 @@ namespace roci::client {
 
 class Arena;
 
-/// Descriptors of a reply. The destructor closes those that were not taken.
+/// The descriptors of a reply. The destructor closes the descriptors that were not taken.
 class ReplyFds {
 public:
     ReplyFds() = default;
@@ -51,17 +52,17 @@ public:
     Connection& operator=(const Connection&) = delete;
     ~Connection();
 
-    /// Connects and sends hello. Returns 0 or an errno. EPROTO means that rocid has another ABI version; the call also prints
-    /// this on stderr.
+    /// Connects and sends hello. Returns 0 or an errno. EPROTO means that rocid has another ABI version; the function then also
+    /// prints a message on stderr.
     int open();
-    /// Sets the arena, which gets the chunks that later requests need.
+    /// Sets the arena to which later requests add the chunks that they need.
     void use(Arena* arena) { arena_ = arena; }
 
     /// Sends a request and waits for its reply. Truncates the reply's body to the size of `reply`, or pads it with zeros. Returns
     /// 0, rocid's errno, or EIO if rocid has ended. An error also sets errno; success does not change errno.
     int request(const Outgoing& out, std::span<std::byte> reply, ReplyFds* fds = nullptr);
 
-    /// An empty struct has size 1, but its byte is not sent.
+    /// Returns the bytes to send. An empty struct has size 1, but its byte is not sent.
     template <class T>
     static std::span<const std::byte> bytes_of(const T& body) {
         if constexpr (std::is_empty_v<T>) return {};
@@ -82,7 +83,8 @@ public:
 
     int fd() const { return fd_; }
     bool gone() const { return gone_.load(std::memory_order_relaxed); }
-    /// Called when rocid has ended. All further requests fail with EIO. Prints one line on stderr per process. Returns EIO.
+    /// Called when rocid has ended. All further requests fail with EIO. Prints a message on stderr, but not again before the
+    /// process opens another connection. Returns EIO.
     int lost(const char* why);
     /// Called in a fork's child. Drops the connection without a message to rocid.
     void leave_to_parent();
@@ -98,7 +100,7 @@ private:
     int hello();
 
     std::mutex mutex_;
-    abi::CpuPace pace_{1};  ///< a poll is a system call here, so the thread yields after every second poll at the latest
+    abi::CpuPace pace_{1};  ///< at most 1 empty poll before a yield, because each poll is a system call
     int fd_ = -1;
     std::atomic<bool> gone_{true};
     uint32_t next_cookie_ = 1;
@@ -106,7 +108,7 @@ private:
     std::unique_ptr<std::byte[]> buffer_;  ///< the last reply, at most kMaxMessage bytes
 };
 
-/// Returns $ROCI_SOCKET, or the default path if the variable is not set.
+/// Returns $ROCI_SOCKET, or the default path if the variable is not set, is empty, or the program is setuid.
 std::string socket_path();
 
 }  // namespace roci::client

@@ -13,7 +13,7 @@ namespace {
 
 using abi::Op;
 
-/// Wraps a verb that returns an errno, so that it also sets errno.
+/// A wrapper of a verb that returns an errno. The wrapper also sets errno.
 template <auto verb>
 struct Reporting;
 template <class... Args, int (*verb)(Args...)>
@@ -26,8 +26,8 @@ struct Reporting<verb> {
 template <auto verb>
 constexpr auto reporting = &Reporting<verb>::call;
 
-/// Fills the tables through which the inline functions of <infiniband/verbs.h> call this library. The inline functions report
-/// "not supported" if an entry is NULL.
+/// Fills the tables through which the inline functions of <infiniband/verbs.h> call this library. A verb whose entry remains NULL
+/// is not supported.
 void set_ops(verbs_context& v) {
     ibv_context_ops& o = v.context.ops;
     o._compat_query_device = ibv_query_device;
@@ -73,13 +73,13 @@ void init(Context& c, ibv_device* device) {
     set_ops(c.verbs);
 }
 
-/// Opens the device. The reply's descriptors are the event socket, the engine page, the doorbell pages and one eventfd per
-/// engine.
+/// Opens the device. The reply's descriptors are the event socket, the engine page, the memfd of the doorbell pages, and one
+/// eventfd per engine.
 int attach(Context& c, uint32_t index) {
     abi::OpenDeviceReply reply{};
     ReplyFds fds;
     const abi::OpenDeviceRequest request{index, 0};
-    // rocid reaches memory that cannot be shared through it, with this process's own rights.
+    // By this descriptor rocid accesses memory that it cannot map. The access has the rights of this process.
     const int memory = open("/proc/self/mem", O_RDWR | O_CLOEXEC);
     const int err = c.link.request({Op::open_device, Connection::bytes_of(request), {}, memory},
                                    std::as_writable_bytes(std::span(&reply, 1)), &fds);
@@ -98,7 +98,7 @@ int attach(Context& c, uint32_t index) {
     if (c.engine_page.length < sizeof(abi::EnginePage) || c.doorbells.length < last + sizeof(abi::DoorbellPage)) return EPROTO;
     for (uint32_t e = 0; e < reply.engines; ++e) c.wake_fd[e] = fds.take(int(3 + e));
     const int flags = fcntl(c.verbs.context.async_fd, F_GETFL);
-    fcntl(c.verbs.context.async_fd, F_SETFL, flags & ~O_NONBLOCK);  // verbs read events blocking by default
+    fcntl(c.verbs.context.async_fd, F_SETFL, flags & ~O_NONBLOCK);  // by default ibv_get_async_event() blocks
     return c.link.ask(Op::query_device, c.attr);
 }
 
@@ -156,8 +156,8 @@ int ibv_close_device(ibv_context* context) {
     return 0;
 }
 
-// Within one process an import refers to the same session. A session of another process cannot be imported, because its queues
-// and memory are mapped only there.
+// Imports only a session of this process, and returns the same context. A session of another process cannot be imported, because
+// its queues and memory are mapped only in that process.
 ibv_context* ibv_import_device(int cmd_fd) {
     Context* c = find_by_cmd_fd(cmd_fd);
     return c != nullptr ? c->base() : fail<ibv_context>(EOPNOTSUPP);

@@ -1,4 +1,5 @@
-// The functions that a context offers by pointer (ibv_context.ops and verbs_context), grouped by the file that implements them.
+// Functions of this library that are used in several files, grouped by the file that implements them. Most of them are the verbs
+// that a context offers by pointer (ibv_context.ops and verbs_context).
 #pragma once
 
 #include "objects.hpp"
@@ -12,7 +13,7 @@ int query_rt_values(ibv_context*, ibv_values_ex*);
 // mr.cpp
 int advise_mr(ibv_pd*, ibv_advise_mr_advice, uint32_t flags, ibv_sge*, uint32_t count);
 ibv_mr* alloc_null_mr(ibv_pd*);
-/// Fills in the public part of a new MR and adds the MR to the tables. The caller returns the MR to the program afterwards.
+/// Fills in the public part of a new MR and adds the MR to the tables.
 void publish(Mr& mr, ibv_pd* pd, void* addr, size_t length);
 // dm.cpp
 ibv_dm* alloc_dm(ibv_context*, ibv_alloc_dm_attr*);
@@ -33,18 +34,20 @@ int poll_cq(ibv_cq*, int, ibv_wc*);
 int req_notify_cq(ibv_cq*, int solicited_only);
 ibv_cq_ex* create_cq_ex(ibv_context*, ibv_cq_init_attr_ex*);
 int modify_cq(ibv_cq*, ibv_modify_cq_attr*);
-/// Removes the remaining entries of a QP or an SRQ from the ring of a CQ, and frees their SRQ slots.
+/// Marks the remaining entries of a QP or an SRQ in the ring of a CQ as dead, so that no poll returns them. purge_qp() also frees
+/// the SRQ slots of the entries.
 void purge_qp(Cq& cq, Context& context, uint32_t qpn);
 void purge_srq(Cq& cq, uint32_t srq_handle);
-/// Copies the next entry of the ring, removes it and frees its queue slots. The caller holds the CQ's lock.
+/// Copies the next entry to `out`, removes it from the ring and frees its queue slots. Returns false if the ring is empty. The
+/// caller holds the CQ's lock.
 bool take_entry(Cq& cq, Context& context, abi::Cqe& out);
 // end_of_rocid.cpp
-/// Called without the CQ's lock after an empty poll. Checks every few milliseconds whether rocid still runs.
+/// Checks at most once per 4 ms whether rocid still runs. Called after an empty poll, without the CQ's lock.
 void look_after_rocid(Context& context);
-/// Called when a thread has noticed the end of rocid.
+/// Stops posting and makes outstanding requests complete with flush errors. Called by a thread that has noticed the end of rocid.
 void rocid_ended(Context& context);
-/// Used when Context::flushes is set. Returns an entry for the next outstanding request and frees the request's slot. The caller
-/// holds the CQ's lock.
+/// Sets `out` to a flush error for the next outstanding request and frees the request's slot. Returns false if there is no such
+/// request. Called if Context::flushes is set. The caller holds the CQ's lock.
 bool take_flushed(Cq& cq, Context& context, abi::Cqe& out);
 // cq_ex.cpp
 void set_cq_ex_functions(Cq& cq, uint64_t wc_flags);
@@ -78,13 +81,13 @@ void set_qp_ex_functions(Qp& qp);
 uint64_t offered_send_ops(ibv_qp_type type);
 // fork.cpp
 void remember_context(Context*);
-/// Removes a user of the context. Returns true if it was the last one; the context is then removed from the table.
+/// Removes a user of the context. If the user was the last one, also removes the context from the table and returns true.
 bool forget_context(Context*);
-/// Finds the open context of this process whose cmd_fd is the same socket as `fd`, and adds a user to it. Returns nullptr if
-/// there is none.
+/// Finds the open context of this process whose cmd_fd is the same socket as `fd`, and adds a user to the context. Returns
+/// nullptr if no context has this socket.
 Context* find_by_cmd_fd(int fd);
-/// Returns the context for requests that need no other object. In a fork's child this is a new context, which the first such
-/// request opens. Returns nullptr if rocid has ended.
+/// Returns the context for requests that need no other object. If a fork's child inherited the context, this is a new context,
+/// which the first such request opens. Returns nullptr if the new context cannot be opened.
 Context* serving(Context&);
 
 }  // namespace roci::client

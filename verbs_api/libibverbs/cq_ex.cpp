@@ -43,13 +43,13 @@ uint32_t read_src_qp(ibv_cq_ex* p) { return current(p).src_qp; }
 uint8_t read_sl(ibv_cq_ex* p) { return current(p).sl; }
 uint64_t read_completion_ts(ibv_cq_ex* p) { return current(p).timestamp; }
 
-// RoCE has no LIDs. The ports have no VLAN or flow tag to report.
+// RoCE has no LIDs. Completions of rocid carry no VLAN and no flow tag.
 uint32_t read_slid(ibv_cq_ex*) { return 0; }
 uint8_t read_dlid_path_bits(ibv_cq_ex*) { return 0; }
 uint16_t read_cvlan(ibv_cq_ex*) { return 0; }
 uint32_t read_flow_tag(ibv_cq_ex*) { return 0; }
 
-/// Completions of tagged buffers carry the message's app_ctx in the field that has the source QP of a datagram.
+/// Returns true for a completion of a tagged buffer. Its field src_qp has the app_ctx of the message.
 bool is_tagged(const abi::Cqe& e) { return e.queue == abi::kCqeTag && e.opcode == abi::WcOpcode::tm_recv; }
 void read_tm_info(ibv_cq_ex* p, ibv_wc_tm_info* info) { *info = {current(p).tag, is_tagged(current(p)) ? current(p).src_qp : 0}; }
 
@@ -73,8 +73,8 @@ uint64_t wall_clock_lead() {
     return lead;
 }
 
-/// The process computes the offset only once. So the wall-clock times of completions keep the order and distances of their
-/// timestamps in all threads. They ignore a later step of the wall clock.
+/// The process computes the offset only once. So in all threads the wall-clock times of completions have the order and distances
+/// of the timestamps. A later step of the wall clock has no effect on them.
 uint64_t read_completion_wallclock_ns(ibv_cq_ex* p) {
     static const uint64_t lead = wall_clock_lead();
     return current(p).timestamp + lead;

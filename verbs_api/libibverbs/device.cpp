@@ -14,11 +14,11 @@
 namespace roci::client {
 namespace {
 
-/// libmlx5 and libefa compare the address of this table with that of their own table. Its entries are never called.
+/// libmlx5 and libefa compare the address of this table with that of their own table. The entries are never called.
 const void* const kNoOps[64] = {};
 
-/// There is one object per device. It exists as long as the process, because programs keep pointers to devices after they free a
-/// list.
+/// The devices that were listed so far, one object per device. The objects exist as long as the process, because programs use
+/// pointers to devices after ibv_free_device_list().
 struct Registry {
     std::mutex mutex;
     std::vector<Device*> devices;
@@ -85,7 +85,7 @@ int find_device(Connection& link, const char* name, abi::DeviceEntry& out) {
 
 using namespace roci::client;
 
-// Without a usable rocid the list is empty. NULL would tell the program that the verbs library itself is broken.
+// If rocid cannot be used, the list is empty. NULL would mean that the verbs library itself is broken.
 ibv_device** ibv_get_device_list(int* num_devices) {
     if (num_devices != nullptr) *num_devices = 0;
     roci::abi::ListDevicesReply reply;

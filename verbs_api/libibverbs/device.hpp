@@ -8,8 +8,8 @@
 
 namespace roci::client {
 
-/// The object behind an ibv_device*. After the public struct come the fields of rdma-core's private verbs_device, because the
-/// direct-verbs libraries of mlx5 and EFA read `ops` of any device and compare it with their own.
+/// The object behind an ibv_device*. The fields of rdma-core's private verbs_device follow the public struct, because the
+/// direct-verbs libraries of mlx5 and EFA read `ops` of any device and compare the pointer with their own.
 struct Device {
     ibv_device device;
     const void* ops;
@@ -24,7 +24,7 @@ struct Device {
     static Device* from(ibv_device* d) { return reinterpret_cast<Device*>(d); }
 };
 
-/// Finds the device with this name in the rocid of the connection. Returns 0 or an errno.
+/// Asks rocid for the device with this name. Returns 0, ENODEV if there is no such device, or another errno.
 int find_device(class Connection& link, const char* name, abi::DeviceEntry& out);
 
 }  // namespace roci::client

@@ -1,10 +1,10 @@
-// Device memory: a block of the arena, which both sides have mapped.
+// Device memory: a block of the arena, which client and rocid have both mapped.
 #include "context.hpp"
 
 namespace roci::client {
 namespace {
 
-/// Offsets and lengths must be multiples of 4 bytes, as on hardware with device memory.
+/// The offset and length of a copy must be multiples of 4 bytes, as on hardware with device memory.
 constexpr uint64_t kUnit = 4;
 
 int check_copy(const Dm& dm, uint64_t offset, size_t length) {

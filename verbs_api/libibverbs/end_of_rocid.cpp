@@ -1,5 +1,5 @@
-// What an open device does after rocid has ended, even by kill -9: outstanding requests complete with IBV_WC_WR_FLUSH_ERR, and
-// posts fail with EIO. Polling detects the end; there is no additional thread.
+// The behaviour of an open device after rocid has ended, even by kill -9: outstanding requests complete with IBV_WC_WR_FLUSH_ERR,
+// and posts fail with EIO. Empty polls and calls that wait for events detect the end; there is no additional thread.
 #include <poll.h>
 #include <time.h>
 
@@ -24,7 +24,7 @@ bool hung_up(int fd) {
     return poll(&p, 1, 0) == 1;
 }
 
-/// Sets the fields that are valid in a failed completion (ibv_poll_cq(3)).
+/// Makes the entry of a flushed request. Sets the fields that are valid in a failed completion (ibv_poll_cq(3)), and the opcode.
 abi::Cqe flushed_entry(uint64_t wr_id, uint32_t qpn, abi::CqeQueue queue) {
     abi::Cqe e{};
     e.wr_id = wr_id;
@@ -45,8 +45,8 @@ bool flush_receive(abi::RqProducer& rq, uint32_t qpn, abi::CqeQueue queue, abi::
     return true;
 }
 
-/// Returns an entry for the QP's next outstanding request. The receives of an SRQ are flushed with the first QP that is found to
-/// use the SRQ.
+/// Sets `out` for the QP's next outstanding request in this CQ and frees the request's slot. Returns false if the QP has no such
+/// request. The receives of an SRQ are flushed with the first QP found that uses the SRQ.
 bool flush_qp(Cq& cq, Qp& qp, abi::Cqe& out) {
     const ibv_qp& p = *qp.base();
     if (const uint32_t tail = load(qp.sq.tail); p.send_cq == cq.base() && tail != qp.sq.published) {

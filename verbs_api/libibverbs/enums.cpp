@@ -79,7 +79,7 @@ const char* name(std::span<const char* const> names, int value) {
     return value >= 0 && size_t(value) < names.size() ? names[size_t(value)] : "unknown";
 }
 
-/// `mult` is the rate in multiples of 2.5 Gbit/s, or 0 if rdma-core has no such conversion.
+/// `mult` is the nominal rate in multiples of 2.5 Gbit/s, or 0 if rdma-core has no such conversion.
 struct Rate {
     ibv_rate rate;
     int mult;
@@ -96,7 +96,7 @@ constexpr Rate kRates[] = {
     {IBV_RATE_800_GBPS, 320, 850000}, {IBV_RATE_1200_GBPS, 480, 1275000},
 };
 
-/// Returns the row whose `key` is `value`, or nullptr.
+/// Returns the row whose field `key` equals `value`, or nullptr.
 template <class T>
 const Rate* find(T Rate::*key, T value) {
     const auto* it = std::find_if(std::begin(kRates), std::end(kRates), [&](const Rate& r) { return r.*key == value; });

@@ -1,5 +1,5 @@
-// fork(): the child has copies of all pointers and descriptors of its parent's session. The child must not disturb the session,
-// and must not keep it open.
+// fork(): the child has copies of all pointers and descriptors of its parent's session. The child must neither disturb the
+// session nor keep it open.
 #include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -27,8 +27,8 @@ void close_quietly(int& fd) {
     fd = -1;
 }
 
-/// Called in the child. Closes the child's copies of the descriptors, so that rocid notices when the parent ends. Replaces the
-/// shared rings by private memory. Marks the context, so that closing its objects sends nothing to rocid.
+/// Called in the child. Closes the child's copies of the descriptors, so that rocid notices the end of the parent. Replaces the
+/// shared rings by private memory. Marks the context as inherited, so that closing its objects sends nothing to rocid.
 void leave_to_parent(Context& c) {
     c.inherited = true;
     c.link.leave_to_parent();
@@ -92,7 +92,8 @@ namespace {
 std::atomic<bool> fork_asked_for{false};
 }
 
-// A fork needs no preparation: registered memory is a shared mapping of a file, which fork() does not make copy-on-write.
+// Does not prepare anything: fork() does not make a shared mapping copy-on-write, so registered memory of the parent keeps its
+// pages. memory/fork.cpp gives the child a private copy.
 int ibv_fork_init(void) {
     fork_asked_for = true;
     return 0;

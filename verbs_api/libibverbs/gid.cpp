@@ -34,7 +34,7 @@ int read_table(Context& c, std::unique_ptr<abi::QueryGidTableReply>& table) {
     return err;
 }
 
-/// Reads one entry. Returns ENODATA if the entry is empty, and EINVAL if the port or index does not exist.
+/// Reads one entry. Returns 0, ENODATA if the entry is empty, EINVAL if the port or index does not exist, or another errno.
 int find_entry(ibv_context* context, uint32_t port, uint32_t index, ibv_gid_entry& out) {
     Context& c = *Context::from(context);
     if (!valid_port(c, port)) return EINVAL;
@@ -55,7 +55,7 @@ int find_entry(ibv_context* context, uint32_t port, uint32_t index, ibv_gid_entr
 
 using namespace roci::client;
 
-// Returns a GID of zeros for an empty entry.
+// Sets `gid` to zeros if the entry is empty.
 int ibv_query_gid(ibv_context* context, uint8_t port, int index, ibv_gid* gid) {
     ibv_gid_entry entry{};
     const int err = find_entry(context, port, uint32_t(index), entry);

@@ -1,8 +1,8 @@
-// Public functions that this device does not support. They fail as those of rdma-core on a device without the function.
+// Public functions that this device does not support. They fail like rdma-core's functions on a device without support.
 //
-// DMA handles set hints in PCIe transactions, and dma-bufs of device memory are for other PCIe devices; both need hardware.
-// Completion counters count requests whether or not they have a completion, and operations of the peer. rocid has no such
-// counters.
+// DMA handles set hints in PCIe transactions, and dma-bufs of device memory are for other PCIe devices; both need hardware. A
+// completion counter (ibv_create_comp_cntr) counts requests of this side, also unsignalled ones, or operations of the peer. rocid
+// has no such counters.
 #include <cstring>
 
 #include "context.hpp"

@@ -1,5 +1,5 @@
-// Importing creates another pointer to an object of this process (ibv_import_pd(3) and similar calls). The creator still owns the
-// object. Unimporting only frees the pointer.
+// Importing creates another struct for an object of this process (ibv_import_pd(3) and similar calls). The creator still owns the
+// object. Unimporting frees only the additional struct.
 #include "context.hpp"
 
 using namespace roci::client;
@@ -24,7 +24,7 @@ ibv_mr* ibv_import_mr(ibv_pd* pd, uint32_t handle) {
     });
     if (err != 0) return fail<ibv_mr>(err);
     copy->mr.pd = pd;
-    copy->mr.addr = nullptr;  // as in the manual: the importer may have the memory at another address
+    copy->mr.addr = nullptr;  // ibv_import_mr(3): the importer may have the memory at another address
     return &copy.release()->mr;
 }
 void ibv_unimport_mr(ibv_mr* mr) { delete Mr::from(mr); }

@@ -10,7 +10,7 @@
 namespace roci::client {
 namespace {
 
-/// Prints the line with one write, so that lines of several threads do not mix.
+/// Prints the line by one call, so that lines of several threads do not mix.
 void print(const char* format, va_list args) {
     const int saved = errno;
     char line[1024];
@@ -30,7 +30,7 @@ Level level() {
     return value;
 }
 
-/// Returns true at the first call per kind. A process prints at most as many kinds as the table has places.
+/// Returns true at the first call per kind. The table limits the number of kinds: for further kinds the function returns false.
 bool first_of(const char* kind) {
     static std::atomic<const char*> seen[24];
     for (std::atomic<const char*>& place : seen) {

@@ -1,4 +1,4 @@
-// Replaces the program's madvise(). The dynamic linker finds this symbol before that of the C library.
+// Replaces madvise() for the program. The dynamic linker finds this symbol before the symbol of the C library.
 #include <sys/mman.h>
 
 #include "memory/advice.hpp"

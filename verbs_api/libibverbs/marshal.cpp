@@ -1,4 +1,4 @@
-// Conversions between the kernel's structs and those of verbs. librdmacm uses them.
+// Conversions between the kernel's structs and those of verbs (ibv_copy_*_kern). rdma-core's librdmacm calls them.
 #include <infiniband/sa.h>
 #include <rdma/ib_user_sa.h>
 #include <rdma/ib_user_verbs.h>
@@ -9,7 +9,7 @@
 
 namespace {
 
-/// Copies the fields that ibv_sa_path_rec and ib_user_path_rec share by name.
+/// Copies the fields that have the same names in ibv_sa_path_rec and ib_user_path_rec, except the GIDs.
 template <class To, class From>
 void copy_path(To& to, const From& from) {
     to.dlid = from.dlid;

@@ -43,8 +43,8 @@ int register_with_rocid(Context& c, Mr& mr, uint32_t pd, size_t length) {
     return err;
 }
 
-/// Makes memory accessible to rocid. Memory for on-demand paging is not adopted, because an access must reach whatever is mapped
-/// at the time of the access. rocid accesses such memory by address.
+/// Makes memory accessible to rocid. Memory for on-demand paging is not adopted but accessed by address, because an access must
+/// reach the pages that are mapped at the time of the access.
 int reach(Context& c, void* addr, size_t length, unsigned access, RegisteredMemory& out) {
     if ((access & IBV_ACCESS_ON_DEMAND) == 0 || length == 0) return c.regions.acquire(c, addr, length, needs_write(access), out);
     out = {};
@@ -121,7 +121,7 @@ int check_advice(const Mr* mr, const ibv_pd* pd, ibv_advise_mr_advice advice, co
     return 0;
 }
 
-/// Loads the pages into memory. Kernels before 5.14 have no call for this; there the first access loads the pages.
+/// Loads the pages into memory. Kernels before 5.14 cannot do this (EINVAL), so on them the first access loads the pages.
 int prefetch(uint64_t addr, uint32_t length, bool write) {
     constexpr uint64_t kPage = 4096;
     constexpr int kPopulateRead = 22, kPopulateWrite = 23;  // MADV_POPULATE_*
@@ -144,8 +144,8 @@ void publish(Mr& mr, ibv_pd* pd, void* addr, size_t length) {
     c.mr_handles.insert(mr.mr.handle, &mr);
 }
 
-/// Checks all elements before it loads any page. Loads pages only with IBV_ADVISE_MR_FLAG_FLUSH; without the flag the first
-/// access loads them.
+/// Checks all elements before it loads any page. Loads pages only with IBV_ADVISE_MR_FLAG_FLUSH, and not for PREFETCH_NO_FAULT;
+/// otherwise the first access loads the pages.
 int advise_mr(ibv_pd* pd, ibv_advise_mr_advice advice, uint32_t flags, ibv_sge* list, uint32_t count) {
     if (advice > IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT) return EOPNOTSUPP;
     if ((flags & ~uint32_t(IBV_ADVISE_MR_FLAG_FLUSH)) != 0 || count == 0) return EINVAL;
@@ -167,7 +167,7 @@ int advise_mr(ibv_pd* pd, ibv_advise_mr_advice advice, uint32_t flags, ibv_sge* 
     return 0;
 }
 
-/// Allocates a null MR: writes are discarded, reads return zeros, and only its lkey is valid (ibv_alloc_null_mr(3)).
+/// Allocates a null MR: writes are discarded, reads return zeros, and there is no valid rkey (ibv_alloc_null_mr(3)).
 ibv_mr* alloc_null_mr(ibv_pd* pd) {
     auto mr = std::unique_ptr<Mr>(new (std::nothrow) Mr{});
     if (!mr) return fail<ibv_mr>(ENOMEM);
@@ -208,7 +208,7 @@ int ibv_rereg_mr(ibv_mr* p, int flags, ibv_pd* pd, void* addr, size_t length, in
 
     NewMr to{new_pd ? pd : p->pd, moved ? addr : p->addr, moved ? length : p->length, new_access ? unsigned(access) : mr.access};
     if (const int err = check_access(to.access); err != 0) return bad_input(err);
-    // New access rights may need descriptors that are open for writing, so a change of rights also acquires the memory again.
+    // Write access may need descriptors that are open for writing, so a new right to write also acquires the memory again.
     const bool other_way = ((to.access ^ mr.access) & IBV_ACCESS_ON_DEMAND) != 0;
     const bool reach_again = moved || other_way || (new_access && needs_write(to.access) && !needs_write(mr.access));
     Context& c = *Context::from(p->context);

@@ -1,5 +1,5 @@
 // ibv_resolve_eth_l2_from_gid: reads the MAC address of a GID from the kernel's neighbour table. QPs and address handles of this
-// library do not need it, because rocid resolves their addresses.
+// library do not use this function, because rocid resolves their addresses.
 #include <arpa/inet.h>
 #include <linux/rtnetlink.h>
 #include <net/if.h>
@@ -34,7 +34,7 @@ Address address_of(const ibv_gid& gid) {
     return a;
 }
 
-/// Multicast addresses map to MAC addresses by rule (RFC 1112, RFC 2464).
+/// Computes the MAC address of a multicast address (RFC 1112, RFC 2464). Returns false if the address is not multicast.
 bool multicast_mac(const Address& a, Mac& mac) {
     const auto& b = a.bytes;
     if (a.family == AF_INET && (b[0] & 0xf0) == 0xe0) {
@@ -125,7 +125,7 @@ void provoke(const Address& a) {
 using namespace roci::client;
 
 int ibv_resolve_eth_l2_from_gid(ibv_context* context, ibv_ah_attr* attr, uint8_t eth_mac[ETHERNET_LL_SIZE], uint16_t* vid) {
-    constexpr int kTries = 30, kPauseMs = 100;  // three seconds in total, as in rdma-core
+    constexpr int kTries = 30, kPauseMs = 100;  // 3 seconds in total, as in rdma-core
     constexpr uint16_t kNoVlan = 0xffff;
     ibv_gid own{};
     if (const int err = ibv_query_gid(context, attr->port_num, attr->grh.sgid_index, &own); err != 0) return err;

@@ -1,4 +1,4 @@
-// The objects behind the pointers of programs. Each begins with the public struct of <infiniband/verbs.h>.
+// The objects behind the pointers of programs. Each object begins with its public struct of <infiniband/verbs.h>.
 #pragma once
 
 #include <atomic>
@@ -30,8 +30,8 @@ struct Pd {
     ibv_pd pd;
     Pd* contained = nullptr;
     Td* thread_domain = nullptr;
-    std::atomic<uint32_t> parents{0};  ///< number of parent domains that contain it
-    /// True for a parent domain with a thread domain: only one thread at a time uses its objects (ibv_alloc_td(3)).
+    std::atomic<uint32_t> parents{0};  ///< number of parent domains that contain this domain
+    /// Returns true for a parent domain with a thread domain: only one thread at a time uses its objects (ibv_alloc_td(3)).
     bool one_thread() const { return thread_domain != nullptr; }
     static Pd* from(ibv_pd* p) { return reinterpret_cast<Pd*>(p); }
 };
@@ -47,7 +47,7 @@ struct Mr {
 /// Device memory, which is a part of the arena.
 struct Dm {
     ibv_dm dm;
-    Context* owner = nullptr;  ///< the context of its session; in a fork's child this is not the context that the program gave
+    Context* owner = nullptr;  ///< context that allocated the memory; in a fork's child possibly Context::heir
     std::byte* base = nullptr;
     uint64_t length = 0;
     static Dm* from(ibv_dm* p) { return reinterpret_cast<Dm*>(p); }
@@ -58,7 +58,7 @@ inline constexpr uint32_t kConsumerKey = 0xff;
 
 struct Mw {
     ibv_mw mw;
-    uint32_t index = 0;  ///< the constant bits of its key
+    uint32_t index = 0;  ///< the constant bits of the window's key
     static Mw* from(ibv_mw* p) { return reinterpret_cast<Mw*>(p); }
 };
 
@@ -79,7 +79,8 @@ struct Channel {
     static Channel* from(ibv_comp_channel* p) { return reinterpret_cast<Channel*>(p); }
 };
 
-/// Marks an entry of the completion ring whose QP was destroyed or reset. Polling skips such an entry.
+/// The QPN that marks an entry of a completion ring as dead: the QP was destroyed or reset, or the SRQ was destroyed. Polling
+/// skips dead entries.
 inline constexpr uint32_t kDeadQpn = 0xffffffff;
 
 struct Cq {
@@ -109,7 +110,7 @@ struct Srq {
     static Srq* from(ibv_srq* p) { return reinterpret_cast<Srq*>(p); }
 };
 
-/// A window, and its key once the bind is posted.
+/// A window, and the key that it gets when the bind is posted.
 struct Bind {
     ibv_mw* window;
     uint32_t rkey;
@@ -119,7 +120,7 @@ struct Qp {
     ibv_qp_ex qp;
     uint32_t generation = 0;
     uint32_t delivered = 0;
-    bool extended = false;      ///< created with send_ops_flags
+    bool extended = false;      ///< true if the QP was created with send_ops_flags
     uint32_t send_opcodes = 0;  ///< bit n is set if opcode n may be posted
     abi::QpCap cap{};
     int sq_sig_all = 0;
@@ -130,10 +131,10 @@ struct Qp {
     uint32_t slot = 0;
     const int* wake_fd = nullptr;  ///< points to the context's descriptor, which a fork's child closes
     abi::DoorbellTarget bell;
-    std::vector<Bind> binds;           ///< ibv_wr_*: the binds since start
-    abi::SendWqe* building = nullptr;  ///< ibv_wr_*: the WQE that the setters fill, between start and complete
-    uint32_t first = 0;                ///< ibv_wr_*: the index that abort restores
-    int error = 0;                     ///< ibv_wr_*: the first error since start
+    std::vector<Bind> binds;           ///< ibv_wr_*: the binds since ibv_wr_start
+    abi::SendWqe* building = nullptr;  ///< ibv_wr_*: the WQE that the setters fill, or nullptr
+    uint32_t first = 0;                ///< ibv_wr_*: the index that ibv_wr_abort restores
+    int error = 0;                     ///< ibv_wr_*: the first error since ibv_wr_start
     // receive side
     alignas(64) Spinlock rq_lock;
     abi::RqProducer rq;
@@ -169,12 +170,12 @@ struct Context {
     Registry<Mr> mrs;         ///< by lkey
     Registry<Mr> mr_handles;  ///< by handle
     Registry<Dm> dms;         ///< by handle
-    std::mutex lifecycle;  ///< held while an object is created, and from destroying or resetting it in rocid until the tables are
-                           ///< updated
+    std::mutex lifecycle;  ///< held while a QP or SRQ is created, destroyed or reset: from the request to rocid until the tables
+                           ///< are updated
     std::atomic<bool> fatal_reported{false};
-    std::atomic<bool> flushes{false};    ///< true once rocid has ended: posts fail, and outstanding requests complete as flushed
+    std::atomic<bool> flushes{false};    ///< true after the end of rocid: posts fail, outstanding requests complete as flushed
     std::atomic<uint64_t> looked_at{0};  ///< coarse monotonic time in nanoseconds of the last check whether rocid runs
-    bool inherited = false;              ///< true in a fork's child: all objects belong to the parent
+    bool inherited = false;              ///< true in a fork's child if the parent opened the context
     uint32_t opens = 1;         ///< number of ibv_open_device and ibv_import_device calls; protected by the lock of all contexts
     std::vector<int> imported;  ///< descriptors of imports; closed with the device
     std::mutex heir_mutex;      ///< locked in a fork's child only
@@ -193,8 +194,8 @@ struct Context {
     int tell(abi::Op op, const Request& request) {
         return inherited ? refuse(EIO) : link.tell(op, request);
     }
-    /// Destroys rocid's side of an object. Also returns 0 if rocid has ended or the object belongs to a parent process, because
-    /// then there is nothing to destroy.
+    /// Destroys an object in rocid. Returns 0 or an errno. Also returns 0 if rocid has ended or the object belongs to a parent
+    /// process, because then there is nothing to destroy.
     int destroy(abi::Op op, uint32_t handle) {
         if (inherited) return 0;
         const int err = link.tell(op, abi::HandleRequest{handle, 0});
@@ -216,8 +217,8 @@ bool belongs(const T* object, const ibv_context* context) {
     return object == nullptr || object->context == context;
 }
 
-/// Waits until the program has acknowledged all delivered events. `mutex`, `cond` and `completed` are fields of the public
-/// structs.
+/// Waits until the program has acknowledged all delivered events. `mutex`, `cond` and `completed` are fields of the object's
+/// public struct.
 void await_acks(pthread_mutex_t& mutex, pthread_cond_t& cond, const uint32_t& completed, uint32_t delivered);
 
 }  // namespace roci::client

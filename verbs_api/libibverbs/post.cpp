@@ -1,4 +1,4 @@
-// Posting work requests: the hot path. A post writes its WQEs, publishes once, and rings the doorbell if the QP was idle.
+// Posting of work requests: the hot path. A post writes its WQEs, publishes once, and rings the doorbell if the QP was idle.
 #include <unistd.h>
 
 #include <algorithm>
@@ -122,8 +122,8 @@ int write_receive(abi::RqProducer& rq, uint32_t limit, uint32_t max_sge, const i
     return 0;
 }
 
-/// Writes and publishes the requests of a list, up to the first one that cannot be posted. *bad then points to that request. Sets
-/// `bell` if the QP is in error: the caller must then ring the doorbell so that rocid flushes the requests.
+/// Writes and publishes the requests of a list, up to the first request that cannot be posted. *bad then points to that request.
+/// Sets `bell` if the QP is in error: the caller must then ring the doorbell, so that rocid flushes the requests.
 int post_receives(abi::RqProducer& rq, uint32_t limit, uint32_t max_sge, ibv_recv_wr* wr, ibv_recv_wr** bad, bool& bell) {
     const uint32_t first = rq.head;
     int err = 0;
@@ -212,7 +212,7 @@ int post_recv(ibv_qp* p, ibv_recv_wr* wr, ibv_recv_wr** bad) {
 int post_srq_recv(ibv_srq* p, ibv_recv_wr* wr, ibv_recv_wr** bad) {
     Srq& srq = *Srq::from(p);
     std::lock_guard guard(srq.lock);
-    bool bell = false;  // stays false: rocid asks for a doorbell (RqShared::ring) only on the receive queue of a QP
+    bool bell = false;  // stays false, because rocid sets RqShared::ring only in the receive queue of a QP
     const int err = post_receives(srq.rq, srq.limit, srq.max_sge, wr, bad, bell);
     if (err == 0) return 0;
     return refuse(err == ENOMEM ? refusal(p->context, err) : err);

@@ -11,7 +11,8 @@ using abi::Op;
 
 bool power_of_two(uint32_t n) { return n != 0 && (n & (n - 1)) == 0; }
 
-/// Finds the send queue in the arena. A depth of 0 means that the QP has no send queue.
+/// Finds the send queue in the arena. Returns false if rocid's reply is invalid. A depth of 0 means that the QP has no send
+/// queue.
 bool locate_send_queue(Context& c, const abi::CreateQpReply& reply, Qp& qp) {
     if (reply.sq_depth == 0) return true;
     const uint64_t payload = std::max<uint64_t>(uint64_t(reply.cap.max_send_sge) * sizeof(abi::Sge), reply.cap.max_inline_data);
@@ -67,7 +68,7 @@ bool has_cqs(const ibv_qp_init_attr_ex& a) {
     return a.send_cq != nullptr && (a.recv_cq != nullptr || a.qp_type == IBV_QPT_XRC_SEND);
 }
 
-/// Checks what can be checked without a request to rocid. Returns 0 or an errno.
+/// Checks the attributes as far as possible without a request to rocid. Returns 0 or an errno.
 int check(const ibv_context* context, const ibv_qp_init_attr_ex& a) {
     constexpr uint32_t kKnown =
         IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
@@ -129,8 +130,8 @@ ibv_qp* create(ibv_context* context, ibv_qp_init_attr_ex& a) {
     return qp.release()->base();
 }
 
-/// Removes the remaining entries of a destroyed or reset QP from its CQs. IBA 10.2.4.4 makes this optional; rdma-core's drivers
-/// do it.
+/// Removes the remaining entries of a destroyed or reset QP from its CQs, as rdma-core's drivers do. IBA 10.2.4.4 makes this
+/// optional.
 void purge(Context& c, const ibv_qp& p) {
     if (p.send_cq != nullptr) purge_qp(*Cq::from(p.send_cq), c, p.qp_num);
     if (p.recv_cq != nullptr && p.recv_cq != p.send_cq) purge_qp(*Cq::from(p.recv_cq), c, p.qp_num);
@@ -139,7 +140,7 @@ void purge(Context& c, const ibv_qp& p) {
     if (srq_cq != nullptr && srq_cq->base() != p.send_cq && srq_cq->base() != p.recv_cq) purge_qp(*srq_cq, c, p.qp_num);
 }
 
-/// Empties both queues; they start at index 0 again. rocid has reset its side already.
+/// Empties both queues, so that they start at index 0 again. rocid has already reset the QP.
 void reset_queues(Context& c, Qp& qp) {
     std::lock_guard send_guard(qp.sq_lock);
     std::lock_guard receive_guard(qp.rq_lock);
@@ -195,7 +196,7 @@ ibv_qp* open_qp(ibv_context* context, ibv_qp_open_attr* attr) {
 using namespace roci::client;
 using roci::abi::Op;
 
-// Reads only the fields that both structs share, because some programs pass a pointer to the extended attributes.
+// Some programs pass a pointer to ibv_qp_init_attr_ex, so this function uses only the fields that both structs have.
 ibv_qp* ibv_create_qp(ibv_pd* pd, ibv_qp_init_attr* attr) {
     ibv_qp_init_attr_ex full{};
     full.qp_context = attr->qp_context;

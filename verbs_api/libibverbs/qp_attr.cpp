@@ -1,4 +1,5 @@
-// Converts struct ibv_qp_attr and ibv_ah_attr to and from messages. One list of attributes serves both directions.
+// Converts struct ibv_qp_attr and ibv_ah_attr to and from messages. Templates copy the fields, so one list of fields is used for
+// both directions.
 #include <cstring>
 
 #include "context.hpp"

@@ -1,5 +1,5 @@
-// Posting with ibv_wr_*: a program calls start, then for each request the opcode, address and payload functions, then complete or
-// abort.
+// Posting by ibv_wr_*. A program calls ibv_wr_start, then for each request the opcode, address and payload functions, then
+// ibv_wr_complete or ibv_wr_abort.
 #include "wqe_writer.hpp"
 
 namespace roci::client {
@@ -117,7 +117,7 @@ void wr_start(ibv_qp_ex* p) {
 }
 void go_back(Qp& qp) { qp.sq.head = qp.first; }
 
-/// Posts all requests since wr_start. If one of them had an error, posts none.
+/// Posts all requests since wr_start. If one of them had an error, posts none and returns the first error.
 int wr_complete(ibv_qp_ex* p) {
     Qp& qp = *Qp::from(p);
     const int err = qp.error;
@@ -139,7 +139,7 @@ void wr_abort(ibv_qp_ex* p) {
 }  // namespace
 
 uint64_t offered_send_ops(ibv_qp_type type) {
-    // Bit n of the flags stands for opcode n. Only the atomic write has another bit.
+    // Bit n of the flags stands for opcode n, except the bit of the atomic write.
     constexpr uint64_t kSameNumber = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND |
                                      IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
                                      IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW |

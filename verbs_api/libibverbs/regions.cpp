@@ -10,7 +10,7 @@
 namespace roci::client {
 namespace {
 
-/// Appends a segment. Extends the last segment instead if the new one continues it.
+/// Appends a segment. If the segment continues the last one, extends the last one instead.
 void append(std::vector<abi::MrSegment>& segments, const abi::MrSegment& next) {
     if (!segments.empty()) {
         abi::MrSegment& last = segments.back();
@@ -43,8 +43,8 @@ int RegionTable::use(Context& context, const memory::Piece& piece, RegionKey& ke
     return 0;
 }
 
-/// Passes the piece's file to rocid. If rocid refuses the file, for example a regular file on disk, rocid accesses the segment by
-/// address.
+/// Passes the piece's file to rocid and fills in the segment. If rocid refuses the file, for example a regular file on disk,
+/// returns an errno and leaves the segment unchanged.
 int RegionTable::share(Context& context, const memory::Piece& piece, RegisteredMemory& out, abi::MrSegment& segment) {
     RegionKey key{};
     uint32_t handle = 0;
@@ -65,14 +65,14 @@ void RegionTable::drop(Context& context, const RegionKey& key) {
 
 namespace {
 
-/// Reads a byte of each page, so that the kernel allocates it.
+/// Reads a byte of each page, so that the kernel allocates the page.
 void touch(const memory::Piece& piece) {
     constexpr uint64_t kPage = 4096;
     for (uint64_t at = piece.address / kPage * kPage; at < piece.address + piece.length; at += kPage)
         (void)*reinterpret_cast<const volatile char*>(at);
 }
 
-/// Allocates the pages of a piece of shared memory. ENOMEM: there are too few.
+/// Allocates the pages of a piece of shared memory. Returns 0, or ENOMEM if there are not enough pages.
 int allocate(const memory::Piece& piece) {
     if (piece.fd < 0 || fcntl(piece.fd, F_GET_SEALS) < 0) return 0;
     const int err = allocate_pages(piece.fd, piece.fd_offset, piece.length);

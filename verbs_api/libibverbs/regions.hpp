@@ -1,5 +1,5 @@
-// The memory of this process that rocid has mapped. The library passes each descriptor to rocid once; several memory regions can
-// use it.
+// The memory of this process that rocid has mapped. The library passes each file to rocid once. Several memory regions can use
+// the file.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace roci::client {
 
 struct Context;
 
-/// A descriptor, its rights, and its size when it was passed to rocid.
+/// A file (memory::Piece::id), its size when it was passed to rocid, and whether rocid may write to it.
 struct RegionKey {
     uint64_t id;
     uint64_t length;
@@ -27,16 +27,17 @@ struct RegionKey {
 struct RegisteredMemory {
     bool acquired = false;
     uint64_t token = 0;
-    std::vector<RegionKey> regions;  ///< one entry per use
+    std::vector<RegionKey> regions;  ///< one entry per piece in a file; a file may occur several times
     std::vector<abi::MrSegment> segments;
 };
 
 class RegionTable {
 public:
-    /// Makes [addr, addr+length) accessible to rocid. Returns 0 or an errno. After an error `out` holds nothing.
+    /// Makes [addr, addr+length) accessible to rocid. Returns 0 or an errno. After an error `out` is empty.
     int acquire(Context& context, void* addr, size_t length, bool need_write, RegisteredMemory& out);
     void release(Context& context, RegisteredMemory& memory);
-    /// True: acquire() allocates the pages of the memory, so that they are charged to this process and not to rocid.
+    /// If `wanted` is true, acquire() allocates the pages of the memory, so that they are charged to this process and not to
+    /// rocid.
     void populate(bool wanted) { populates_ = wanted; }
 
 private:

@@ -1,6 +1,6 @@
-// A lock that is held for the few dozen instructions of a post or a poll. A waiting thread spins, then yields, because the holder
-// may have been preempted on the only free core. The lock can be disabled for objects that the program uses from one thread at a
-// time.
+// The lock of posts and polls. They hold the lock for a few dozen instructions. A waiting thread spins first. Then it yields,
+// because the scheduler may have preempted the holder for this thread. The lock can be disabled for objects that the program uses
+// from one thread at a time.
 #pragma once
 
 #include <sched.h>

@@ -128,7 +128,7 @@ ibv_srq* ibv_create_srq(ibv_pd* pd, ibv_srq_init_attr* attr) {
     return create(pd, attr->srq_context, attr->attr, request, nullptr);
 }
 
-// Holds the lock during a resize, because rocid moves the queued requests to the new ring. They keep their indices.
+// Holds the lock during a resize, because rocid moves the queued requests to the new ring. The requests keep their indices.
 int ibv_modify_srq(ibv_srq* p, ibv_srq_attr* attr, int mask) {
     Srq& srq = *Srq::from(p);
     Context& c = *Context::from(p->context);

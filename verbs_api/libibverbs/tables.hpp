@@ -1,5 +1,5 @@
-// Tables that map numbers to objects. IndexTable serves the hot path: it looks up without a lock. HandleMap serves events: it
-// counts deliveries under its lock. Registry serves rare lookups.
+// Tables that map numbers to objects. IndexTable is for the hot path: a lookup takes no lock. HandleMap is for events: it counts
+// deliveries under its lock. Registry is for rare lookups.
 #pragma once
 
 #include <array>
@@ -45,7 +45,7 @@ public:
         leaf->slot[index & kMask].store(object, std::memory_order_release);
         return true;
     }
-    /// Removes `object`. Does nothing if another object has its number by now.
+    /// Removes `object`. Does nothing if another object now has this number.
     void erase(uint32_t index, T* object) {
         if (find(index) == nullptr) return;
         Leaf* leaf = root_[index >> kBits].load(std::memory_order_acquire);
@@ -74,7 +74,7 @@ public:
         std::lock_guard guard(mutex_);
         if (auto it = objects_.find(number); it != objects_.end() && it->second == object) objects_.erase(it);
     }
-    /// Calls f(object or nullptr) under the lock, so that no thread destroys the object meanwhile.
+    /// Calls f(object), or f(nullptr) if there is no object, under the lock. So no thread destroys the object meanwhile.
     template <class F>
     auto with(uint32_t number, F&& f) {
         std::lock_guard guard(mutex_);
@@ -100,7 +100,7 @@ public:
         std::lock_guard guard(mutex_);
         if (auto it = objects_.find(handle); it != objects_.end() && it->second == object) objects_.erase(it);
     }
-    /// Finds the object of a record and increments its `counter`. Returns nullptr if the object was destroyed.
+    /// Finds the object of an event record and increments the object's `counter`. Returns nullptr if the object was destroyed.
     T* deliver(uint32_t handle, uint32_t generation, uint32_t T::*counter) {
         std::lock_guard guard(mutex_);
         const auto it = objects_.find(handle);
@@ -108,7 +108,7 @@ public:
         ++(it->second->*counter);
         return it->second;
     }
-    /// Calls f(object) under the lock for each object, until f returns true.
+    /// Calls f(object) under the lock for each object, until f returns true. Returns false if no call returned true.
     template <class F>
     bool any(F&& f) {
         std::lock_guard guard(mutex_);

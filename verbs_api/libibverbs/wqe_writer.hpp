@@ -13,8 +13,8 @@ inline bool send_queue_full(const Qp& qp) {
 /// Returns true for flags that only datagrams may have: checksum offload is a capability of UD only (ibv_post_send(3)).
 inline bool only_datagrams(unsigned flags) { return (flags & IBV_SEND_IP_CSUM) != 0; }
 
-/// Writes the head of the slot at sq.head, except the phase, which publish() writes. Sets the addresses and payload fields to
-/// zero.
+/// Writes the head of the WQE at sq.head, and sets its address and payload fields to zero. Does not write the phase, because
+/// publish() does.
 inline abi::SendWqe* begin_wqe(Qp& qp, uint64_t wr_id, uint32_t opcode, unsigned flags) {
     qp.sq.claim();
     abi::SendWqe* w = qp.sq.slot(qp.sq.head);
@@ -34,15 +34,15 @@ inline bool append_inline(const Qp& qp, abi::SendWqe* w, uint32_t& used, const v
     return true;
 }
 
-/// Sets the inline flag and the length of the inline payload. Without payload it leaves the WQE unchanged.
+/// Sets the inline flag and the length of the inline payload. If there is no payload, leaves the WQE unchanged.
 inline void finish_inline(abi::SendWqe* w, uint32_t used) {
     if (used == 0) return;
     w->send_flags |= abi::kSendInline;
     w->inline_length = used;
 }
 
-/// Sets the SRQ number of an XRC request. Atomics carry it in `atomic_srqn`, because their `swap` occupies `remote_srqn`. Binds
-/// have no SRQ number.
+/// Sets the SRQ number of an XRC request. In an atomic the number is in `atomic_srqn`, because `swap` occupies `remote_srqn`. A
+/// bind has no SRQ number.
 inline void set_xrc_srqn(abi::SendWqe* w, uint32_t srqn) {
     if (w->opcode == abi::WrOpcode::bind_mw) return;
     const bool atomic = w->opcode == abi::WrOpcode::atomic_cmp_swp || w->opcode == abi::WrOpcode::atomic_fetch_add;
@@ -52,8 +52,7 @@ inline void set_xrc_srqn(abi::SendWqe* w, uint32_t srqn) {
         w->remote_srqn = srqn;
 }
 
-/// Returns the key of a window after its next bind: the window's index, and the low 8 bits that the program chose (IBA
-/// 10.6.7.2.2).
+/// Returns the key of a window after its next bind: the window's index and the low 8 bits of `chosen` (IBA 10.6.7.2.2).
 inline uint32_t next_key(const Mw& mw, uint32_t chosen) { return mw.index | (chosen & kConsumerKey); }
 
 /// Returns false if `mw` is not a window of this device.

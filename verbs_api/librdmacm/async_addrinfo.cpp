@@ -1,5 +1,5 @@
-// rdma_resolve_addrinfo and events that the program writes. As in rdma-core, names are resolved during the call; the result
-// arrives as an event.
+// rdma_resolve_addrinfo, and events that the program writes. As in rdma-core, rdma_resolve_addrinfo resolves the name before it
+// returns, and reports the result by an event.
 #include <netdb.h>
 
 #include "id.hpp"
@@ -12,7 +12,7 @@ int write_event(const Id& id, NewerEvent event, int status, uint64_t arg) {
     return service().tell(roci::abi::Op::cm_write_event, roci::abi::CmWriteEventRequest{id.handle, event, status, 0, arg});
 }
 
-/// Converts the result of rdma_getaddrinfo, which is -1 with errno or a number of getaddrinfo(3), to an errno.
+/// Converts an error number of getaddrinfo(3) to an errno.
 int to_errno(int result) {
     constexpr struct {
         int result, error;
@@ -31,7 +31,7 @@ void set_result(Id& id, rdma_addrinfo* list) {
     pthread_mutex_unlock(&id.mutex);
 }
 
-/// Removes the result from the id. Returns nullptr if there is none.
+/// Removes the result from the id and returns it. Returns nullptr if there is no result.
 rdma_addrinfo* take_result(Id& id) {
     pthread_mutex_lock(&id.mutex);
     rdma_addrinfo* const list = id.resolved;

@@ -99,7 +99,7 @@ int rdma_accept(rdma_cm_id* p, rdma_conn_param* param) {
 }
 
 int rdma_establish(rdma_cm_id* p) {
-    if (p->qp != nullptr) return fail(EINVAL);  // the library itself establishes the connection of an id with a QP
+    if (p->qp != nullptr) return fail(EINVAL);  // if the id has a QP, the library itself establishes the connection
     return result(service().tell(Op::cm_establish, roci::abi::HandleRequest{Id::from(p)->handle, 0}));
 }
 
@@ -122,7 +122,7 @@ int rdma_disconnect(rdma_cm_id* p) {
     return complete(id);
 }
 
-// Enhanced connection establishment (ECE) is vendor-specific. rocid's devices have no options for it.
+// The options of enhanced connection establishment (ECE) are vendor-specific. rocid's devices have none.
 int rdma_set_local_ece(rdma_cm_id* id, ibv_ece* ece) {
     if (id == nullptr || id->qp != nullptr || ece == nullptr || ece->vendor_id == 0 || ece->comp_mask != 0) return fail(EINVAL);
     return 0;

@@ -1,4 +1,4 @@
-// Endpoints: one call creates an id and everything that belongs to it.
+// Endpoints: rdma_create_ep creates an id, binds or resolves its address, and creates its QP if the program passes attributes.
 #include <cstdlib>
 #include <cstring>
 #include <utility>

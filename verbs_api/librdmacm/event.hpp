@@ -1,4 +1,4 @@
-// An event. The library keeps it until the program acknowledges it.
+// An event. The library keeps each event until the program acknowledges it.
 #pragma once
 
 #include "id.hpp"

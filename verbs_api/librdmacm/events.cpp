@@ -25,7 +25,7 @@ void set_parameters(Event& e, const abi::CmEventReply& r) {
     const uint8_t length = p.private_length <= sizeof e.private_data ? p.private_length : uint8_t(sizeof e.private_data);
     std::memcpy(e.private_data, p.private_data, length);
     const void* data = length != 0 ? e.private_data : nullptr;
-    if (r.event >= kAddrinfoResolved) {  // the member `arg` of the union, which older headers lack
+    if (r.event >= kAddrinfoResolved) {  // sets the union's member `arg`; older headers do not declare it
         std::memcpy(static_cast<void*>(&e.event.param), p.private_data, sizeof(uint64_t));
         return;
     }
@@ -64,8 +64,8 @@ int new_connection(Event& e, const abi::CmEventReply& r) {
     return 0;
 }
 
-/// Completes a connection when its response arrives, if the id has a QP of this library. The program then gets ESTABLISHED or an
-/// error. Without such a QP the program gets the response and connects by itself.
+/// Called when the response of a connection arrives. If the id has a QP, completes the connection, and the program gets
+/// ESTABLISHED or CONNECT_ERROR. Otherwise the program gets the response and completes the connection itself.
 void answer_response(Event& e, const abi::CmEventReply& r) {
     Id& id = *e.counted;
     rdma_cm_event& out = e.event;
@@ -78,7 +78,7 @@ void answer_response(Event& e, const abi::CmEventReply& r) {
     id.connect_error = 1;
 }
 
-/// Does the library's own work for an event before the program gets the event. Returns false if the program must not get it.
+/// Updates the library's objects before the program gets the event. Returns false if the program must not get the event.
 bool process(Event& e, const abi::CmEventReply& r) {
     Id& id = *e.counted;
     rdma_cm_event& out = e.event;
@@ -124,24 +124,28 @@ bool process(Event& e, const abi::CmEventReply& r) {
     }
 }
 
-Group* find_group(const Id& id, uint32_t handle) {
+/// The lock makes an event wait for the rdma_join_multicast() call that caused it: rocid may report the event before this call
+/// has stored the group.
+Group* find_group(Id& id, uint32_t handle) {
+    pthread_mutex_lock(&id.mutex);
     Group* g = id.groups;
     while (g != nullptr && g->handle != handle) g = g->next;
+    pthread_mutex_unlock(&id.mutex);
     return g;
 }
 
-/// Called when the channel's socket has ended. If rocid has ended, returns -1 with EIO. Otherwise another thread has destroyed
-/// the channel; then the call never returns, as in the kernel, because programs do not expect such a thread to continue. To
-/// distinguish the two cases the function sends rocid a request that can fail only if rocid has ended. A request about the
-/// channel would log an error.
+/// Called at the end of file of the channel's socket. If rocid has ended, returns -1 with EIO. Otherwise another thread has
+/// destroyed the channel. Then this function never returns, as in the kernel, because programs do not expect that the calling
+/// thread continues. To distinguish the two cases, the function sends a request to rocid; only the end of rocid gives EIO. A
+/// request about the destroyed channel would log an error.
 int ended() {
     abi::ListDevicesReply unused{};
     if (service().call(Op::list_devices, abi::Empty{}, unused) == EIO) return fail(EIO);
     for (;;) pause();
 }
 
-/// Reads a signal from the channel's socket and fetches the event. Blocks if the descriptor lacks O_NONBLOCK. Returns 0, EAGAIN
-/// if the event does not exist any more, or -1 with errno.
+/// Reads a signal from the channel's socket and fetches the event. Blocks unless the descriptor has O_NONBLOCK. Returns 0, EAGAIN
+/// if the event no longer exists, or -1 with errno.
 int fetch(rdma_event_channel* channel, abi::CmEventReply& reply) {
     const uint32_t handle = Channel::from(channel)->handle;  // the channel may be destroyed when read() returns
     abi::EventSignal signal{};
@@ -153,8 +157,8 @@ int fetch(rdma_event_channel* channel, abi::CmEventReply& reply) {
     return fail(error);
 }
 
-/// Called after rocid has ended, which removes its devices. Each id with a device gets one removal event; then the channel fails
-/// with EIO.
+/// Called after rocid has ended, because then its devices are removed. Returns one DEVICE_REMOVAL event per id with a device.
+/// After these events fails with EIO.
 int fetch_removal(rdma_event_channel* channel, rdma_cm_event** event) {
     Id* id = service().next_removed(channel);
     if (id == nullptr) return fail(EIO);

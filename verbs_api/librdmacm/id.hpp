@@ -1,4 +1,4 @@
-// Ids, channels and the connection to rocid, shared by this library's files.
+// Ids, channels and the connection to rocid.
 #pragma once
 
 #include <pthread.h>
@@ -22,7 +22,7 @@ extern "C" {
 int rdma_set_local_ece(struct rdma_cm_id* id, struct ibv_ece* ece);
 int rdma_get_remote_ece(struct rdma_cm_id* id, struct ibv_ece* ece);
 int rdma_reject_ece(struct rdma_cm_id* id, const void* private_data, uint8_t private_data_len);
-// Since rdma-core 60. Older headers do not declare them.
+// rdma-core added the following functions in release 60. Older headers do not declare them.
 int rdma_resolve_addrinfo(struct rdma_cm_id* id, const char* node, const char* service, const struct rdma_addrinfo* hints);
 int rdma_query_addrinfo(struct rdma_cm_id* id, struct rdma_addrinfo** info);
 int rdma_write_cm_event(struct rdma_cm_id* id, enum rdma_cm_event_type event, int status, uint64_t arg);
@@ -33,29 +33,30 @@ namespace roci::rdmacm {
 
 struct Group;
 
-/// Values of enum rdma_cm_event_type since rdma-core 60, and a flag of rdma_addrinfo. Older headers lack them.
+/// Values of enum rdma_cm_event_type and a flag of rdma_addrinfo that rdma-core added in release 60.
 enum NewerEvent : uint32_t { kAddrinfoResolved = 16, kAddrinfoError = 17, kUserEvent = 18 };
 inline constexpr int kRaiSa = 0x10;
 
-/// Begins with the public rdma_cm_id. Up to `sync` the layout is rdma-core's, because the system's r-sockets access these fields.
+/// An id. It begins with the public rdma_cm_id. Up to `sync` the layout is that of rdma-core, because the system's r-sockets
+/// access these fields.
 struct Id {
     rdma_cm_id id;
     void* system_device;  ///< always NULL
-    void* connect;        ///< private data of rdma_getaddrinfo; rdma_connect sends it
+    void* connect;        ///< ai_connect of rdma_create_ep's rdma_addrinfo; rdma_connect sends it as private data
     size_t connect_length;
     int events_completed;
     int connect_error;
-    int sync;  ///< 1 if the id was created without a channel: calls then wait for their events
+    int sync;  ///< 1 if the program gave the id no channel: calls then wait for their events
     pthread_cond_t cond;
     pthread_mutex_t mutex;
     // fields of this library
     uint32_t handle;
-    uint32_t epoch;  ///< number of the connection to rocid on which the id was created
+    uint32_t epoch;  ///< Service::epoch() when the id was created
     uint8_t initiator_depth, responder_resources;
-    bool removed;  ///< true once the removal of its device is reported
+    bool removed;  ///< true after the DEVICE_REMOVAL event of the id
     ibv_qp_init_attr* qp_init_attr;
-    abi::CmQpAttrReply qp_attr[3];  ///< attributes for INIT, RTR and RTS from the last event; protected by `mutex`; mask 0: not
-                                    ///< known, must be fetched
+    abi::CmQpAttrReply qp_attr[3];  ///< attributes for INIT, RTR and RTS from the last event; `mask` 0: not known, must be
+                                    ///< fetched; protected by `mutex`
     Group* groups;
     rdma_addrinfo* resolved;  ///< result of rdma_resolve_addrinfo that the program has not fetched; protected by `mutex`
     bool resolving;           ///< true from rdma_resolve_addrinfo until the program has fetched the result; protected by `mutex`
@@ -90,10 +91,10 @@ inline int fail(int error) {
     errno = error;
     return -1;
 }
-/// Converts the return value of a verb that returns an errno.
+/// Converts 0 or an errno to 0, or -1 with errno.
 inline int result(int error) { return error == 0 ? 0 : fail(error); }
 
-/// A device of rocid. It remains open as long as the process exists, and all users share one context.
+/// A device of rocid. The device remains open as long as the process exists. All users share one context.
 struct Device {
     ibv_context* verbs = nullptr;
     ibv_pd* pd = nullptr;
@@ -101,7 +102,7 @@ struct Device {
     uint8_t max_initiator_depth = 0, max_responder_resources = 0;
 };
 
-/// The session of this process for connection management. A process has one.
+/// The session of this process for connection management. A process has one Service.
 class Service {
 public:
     static Service& instance();
@@ -110,17 +111,17 @@ public:
     uint32_t epoch() const { return epoch_; }
     client::Connection& link() { return *link_; }
 
-    /// Returns the device with that name and opens it at first use. Returns nullptr with errno on failure.
+    /// Returns the device with this name, and opens the device at its first use. Returns nullptr with errno on failure.
     Device* device(const char* name);
     Device* device(const ibv_context* verbs);
-    /// Returns the contexts of all devices.
+    /// Opens all devices and returns their contexts.
     std::vector<ibv_context*> all_devices();
 
     void insert(Id& id);
     void remove(const Id& id);
     Id* find(uint32_t handle);
-    /// Called after rocid has ended. Returns an id of that channel whose removal is not reported yet, and marks it as reported.
-    /// Returns nullptr if there is none.
+    /// Called after rocid has ended. Returns an id of the channel that has a device and is not marked as removed, and marks the
+    /// id. Returns nullptr if there is no such id.
     Id* next_removed(const rdma_event_channel* channel);
 
     template <class Request, class Answer>
@@ -147,11 +148,10 @@ private:
 };
 
 inline Service& service() { return Service::instance(); }
-/// Returns true if the id belongs to this process's session and not to that of a parent process.
+/// Returns true if the id belongs to the session of this process. Returns false if a parent process created the id.
 inline bool ours(const Id& id) { return id.epoch == service().epoch(); }
 
-// A file calls only functions of files that come before it in this order: address, id (with acknowledge), qp, events, then the
-// files with the public functions.
+// The following functions are used in several files. They are grouped by the file that defines them.
 // address.cpp
 int to_abi(const sockaddr* address, abi::CmAddress& out);  ///< returns 0 or EAFNOSUPPORT
 void from_abi(const abi::CmAddress& address, sockaddr_storage& out);
@@ -169,12 +169,12 @@ int destroy_handle(uint32_t handle);  ///< returns the number of reported events
 int connect_qp(rdma_cm_id& id, uint8_t responder_resources, uint8_t initiator_depth);
 int modify_to_error(rdma_cm_id& id);
 int attributes(rdma_cm_id& id, ibv_qp_state state, ibv_qp_attr& attr, int& mask);
-/// Called after a REP: sets up the QP and sends the RTU.
+/// Moves the QP to RTS and sends the RTU. Called after a REP. Returns 0, or -1 with errno.
 int confirm_response(Id& id);
-/// Called after joining a group: attaches the QP.
+/// Attaches the QP to the group, unless the membership is send-only. Called after the join.
 int joined(Group& group, const ibv_ah_attr& address);
 // events.cpp
-/// Waits for the event that ends the call, if the id is synchronous. Returns 0, or -1 with the errno of the event.
+/// If the id is synchronous, waits for the event that ends the call. Returns 0, or -1 with the errno of the event.
 int complete(Id& id);
 
 inline bool datagram(const rdma_cm_id& id) { return id.qp_type == IBV_QPT_UD; }

@@ -27,7 +27,7 @@ int create_cq(rdma_cm_id& id, uint32_t entries, ibv_comp_channel*& channel, ibv_
     return cq == nullptr ? -1 : 0;
 }
 
-/// Creates the CQs that the program did not provide.
+/// Creates CQs for the id. A number of entries of 0 means that the CQ is not needed.
 int create_cqs(rdma_cm_id& id, uint32_t send, uint32_t receive) {
     if (create_cq(id, receive, id.recv_cq_channel, id.recv_cq) == 0 && create_cq(id, send, id.send_cq_channel, id.send_cq) == 0)
         return 0;
@@ -49,7 +49,7 @@ ibv_xrcd* xrc_domain(const rdma_cm_id& id) {
     return device->xrcd;
 }
 
-/// Returns the attributes for a transition of the id's QP. They come from the id's last event if the event had them, else from
+/// Gets the attributes for a transition of the id's QP: from the id's last event if the event had them, else by a request to
 /// rocid.
 int known_attributes(rdma_cm_id& p, ibv_qp_state state, ibv_qp_attr& attr, int& mask) {
     Id& id = *Id::from(&p);
@@ -87,7 +87,7 @@ int attributes(rdma_cm_id& id, ibv_qp_state state, ibv_qp_attr& attr, int& mask)
     return 0;
 }
 
-/// Moves the QP to RTR and then RTS, in one request.
+/// Moves the QP to RTR and then RTS in one request. If the QP is not in INIT, the request first moves it to INIT.
 int connect_qp(rdma_cm_id& id, uint8_t responder_resources, uint8_t initiator_depth) {
     if (id.qp == nullptr) return 0;
     ibv_qp_attr init{}, rtr{}, rts{};
@@ -102,7 +102,7 @@ int connect_qp(rdma_cm_id& id, uint8_t responder_resources, uint8_t initiator_de
     const auto step = [&](const ibv_qp_attr& attr, int mask) {
         steps.push_back({id.qp->handle, uint32_t(mask), client::to_abi(attr)});
     };
-    if (id.qp->state == IBV_QPS_INIT) {  // the rights depend on the connection, and IBA table 96 permits to set them with RTR
+    if (id.qp->state == IBV_QPS_INIT) {  // the access flags depend on the connection; IBA table 96 permits them with RTR
         rtr.qp_access_flags = init.qp_access_flags;
         rtr_mask |= init_mask & IBV_QP_ACCESS_FLAGS;
     } else {

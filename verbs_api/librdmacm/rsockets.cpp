@@ -1,5 +1,5 @@
-// r-sockets: the system's librdmacm implements them. This library loads it when a program calls the first r-socket function. The
-// rdma_* calls of the system's library are bound to this library.
+// r-sockets: the system's librdmacm implements them. When a program calls the first r-socket function, this library loads the
+// system's library. The rdma_* calls of the system's library are bound to this library.
 #include <dlfcn.h>
 #include <rdma/rsocket.h>
 #include <sys/epoll.h>
@@ -13,7 +13,7 @@
 
 namespace {
 
-/// Paths of the system's library: on Debian and Ubuntu, on Fedora and its relatives, elsewhere.
+/// Paths of the system's library: first those of Debian and Ubuntu, then those of Fedora, then those of other distributions.
 constexpr const char* kPlaces[] = {
 #if defined(__x86_64__)
     "/usr/lib/x86_64-linux-gnu/librdmacm.so.1",
@@ -28,8 +28,8 @@ constexpr const char* kPlaces[] = {
     "/lib/librdmacm.so.1",
 };
 
-/// Makes the symbols of this library global, so that the system's library binds rdma_* and ibv_* to them. They are not global if
-/// the program has loaded this library by dlopen.
+/// Makes the symbols of this library global, so that the system's library binds rdma_* to them. The symbols are not global if the
+/// program has loaded this library by dlopen.
 void into_global_scope() {
     Dl_info self{};
     if (dladdr(reinterpret_cast<const void*>(&into_global_scope), &self) != 0 && self.dli_fname != nullptr)
@@ -52,7 +52,7 @@ void* system_function(const char* name) {
     return library != nullptr ? dlsym(library, name) : nullptr;
 }
 
-/// Calls the system's function of the same type. The caller looks the function up once.
+/// Calls a function of the system's library. Fails with EOPNOTSUPP if `function` is null.
 template <class Result, class... Args>
 Result forward(void* function, Args... args) {
     if (function == nullptr) {

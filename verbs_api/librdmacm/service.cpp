@@ -18,8 +18,8 @@ Service::Service() {
                    });
 }
 
-/// Called in a fork's child. Discards the ids, the session and the devices of the parent. The child creates its own when it first
-/// needs them.
+/// Called in a fork's child. Discards the ids, the session and the devices of the parent. The child opens its own session and
+/// devices at their first use.
 void Service::forget_after_fork() {
     if (link_ != nullptr) link_->leave_to_parent();
     (void)link_.release();  // leaked, because another thread of the parent may have held its lock

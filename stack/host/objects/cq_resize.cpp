@@ -29,7 +29,7 @@ int move_lane(State& state, Cq& cq, uint32_t lane, const Ring& to, uint32_t cons
     return state.execute(lane, engine::ResizeCq{.cq = &cq.ring, .new_lane = to.parts.lanes[lane], .consumer = consumer});
 }
 
-/// Moves the lanes to `to`, one after the other, until one is refused. Returns the number of lanes moved.
+/// Moves the lanes to `to`, one after the other, until an engine refuses. Returns the number of lanes moved.
 uint32_t move_all(State& state, Cq& cq, const Ring& to, const uint32_t* consumer, uint32_t already_moved) {
     uint32_t lane = 0;
     for (; lane < cq.ring.lane_count; ++lane) {
@@ -53,9 +53,9 @@ void answer(Call& c, const Cq& cq) {
     c.answer(abi::CreateCqReply{cq.ring.handle, cq.ring.generation, cq.depth, cq.ring.lane_count, cq.memory.where()});
 }
 
-/// Called if some lanes have moved to `partial` and another one did not fit, because its engine completed requests meanwhile.
-/// Moves all lanes to a third ring, `roomy`, of the old depth, in which they always fit. This fails only if the client's index is
-/// invalid: then the CQ is dead and keeps all three rings.
+/// Called if some lanes have moved to `partial` and another lane did not fit, because its engine completed requests meanwhile.
+/// Moves all lanes to a third ring, `roomy`, of the old depth. This move fails only if an index of the client is invalid: then
+/// the CQ is dead and keeps all three rings.
 Outcome fall_back(Call& c, Cq& cq, Ring& partial, Ring& roomy, uint32_t moved, const uint32_t* consumer) {
     if (roomy.memory && move_all(c.state, cq, roomy, consumer, moved) == cq.ring.lane_count) {
         adopt(c.state, c.session, cq, roomy);
@@ -82,13 +82,13 @@ Outcome resize_cq(Call& c) {
         c.state.engines.barrier_all();
     }
     for (uint32_t e = 0; e < cq->ring.lane_count; ++e) {
-        // Only commands of this thread change `entries` of a lane.
+        // Only commands of this thread replace the array `entries` of a lane, so this thread can read the array.
         const uint32_t n = queued(cq->ring.lanes[e], in.consumer[e], cq->depth);
         if (n > ring.depth)
             return fail(EINVAL, "CQ {} holds {} entries, more than the requested {}; poll it first", in.handle, n, in.cqe);
     }
     if (Outcome o = lay_out_cq(c.session, ring.depth, cq->ring.lane_count, ring.memory, ring.parts); o.failed()) return o;
-    Ring roomy{.depth = cq->depth};  // laid out first: once a lane has moved, the client can pass no memory for it
+    Ring roomy{.depth = cq->depth};  // allocated now, because the client cannot add memory after a lane has moved
     if (ring.depth < cq->depth && cq->ring.lane_count > 1) {
         if (Outcome o = lay_out_cq(c.session, roomy.depth, cq->ring.lane_count, roomy.memory, roomy.parts); o.failed()) return o;
     }

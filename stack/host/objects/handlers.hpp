@@ -67,7 +67,7 @@ int snapshot(State&, const Qp&, qp::Snapshot& out);  ///< reads the QP's state f
 // qp_open.cpp
 Outcome open_qp(Call&);
 void share(Xrcd&, const std::shared_ptr<Qp>& target);  ///< lets other sessions open a new XRC target
-/// Removes a handle of a QP. Returns true if other sessions have the QP open, so that it continues to exist.
+/// Removes a handle of a QP that has other handles. Returns false if the QP has no other handle; the caller must then destroy it.
 bool leave(State&, const qp::Owner&, Qp&);
 // qp_modify.cpp
 Outcome modify_qp(Call&);

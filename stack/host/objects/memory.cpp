@@ -11,7 +11,7 @@ constexpr uint32_t kHugeTlb = 1 << 7;             // only a hint
 constexpr uint32_t kOptionalAccess = 0x3ff00000;  // IBV_ACCESS_OPTIONAL_RANGE: flags that may be ignored
 constexpr uint32_t kServedAccess =
     mem::kLocalWrite | mem::kRemoteWrite | mem::kRemoteRead | mem::kRemoteAtomic | mem::kMwBind | mem::kZeroBased |
-    mem::kOnDemand;  // such a region is accessed by address, so the kernel loads its pages on demand anyway
+    mem::kOnDemand;  // an on-demand region is accessed by address, so the kernel loads each page at its first access
 constexpr uint32_t kWriteAccess = mem::kLocalWrite | mem::kRemoteWrite | mem::kRemoteAtomic;
 
 // Values of enum ibv_rereg_mr_flags.
@@ -226,7 +226,7 @@ Outcome alloc_null_mr(Call& c) {
 
 namespace {
 
-/// Checks that no window is bound to the region, and prevents further binds. Returns the same errno as Soft-RoCE.
+/// Checks that no window is bound to the region, and prevents further binds. Fails with EINVAL, as Soft-RoCE does.
 Outcome must_have_no_windows(mem::MemoryRegion& region) {
     if (mem::close_to_windows(region)) return done();
     return fail(EINVAL, "{} memory windows are bound to the MR: invalidate or deallocate them first", region.users.load());

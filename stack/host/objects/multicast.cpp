@@ -1,5 +1,6 @@
 // Multicast groups and the UD QPs that are attached to them. Each change replaces the engines' table as a whole.
 #include <algorithm>
+#include <cstring>
 
 #include "host/objects/handlers.hpp"
 #include "wire/describe.hpp"
@@ -44,8 +45,10 @@ Outcome add(Platform& platform, const Capabilities& caps, MulticastTable& table,
     }
     if (table.groups.size() >= caps.max_mcast_groups)
         return fail(ENOMEM, "there are {} multicast groups, the limit", table.groups.size());
+    if (const int error = platform.follow_group(port, gid, true); error != 0)
+        return fail(error, "the kernel does not join {}: {} (ENOBUFS: raise net.ipv4.igmp_max_memberships)", to_text(gid),
+                    std::strerror(error));
     table.groups.push_back({port, gid, {qpn}});
-    platform.follow_group(port, gid, true);
     return done();
 }
 
@@ -59,7 +62,7 @@ Outcome find_parts(Call& c, const abi::McastRequest& in, Qp*& qp, Gid& gid) {
 
 }  // namespace
 
-/// Attaches a QP to a group. Attaching it a second time has no further effect, as with the kernel's uverbs.
+/// Attaches a QP to a group. A second attachment of the same QP has no effect, as with the kernel's uverbs.
 Outcome attach_mcast(Call& c) {
     const auto in = c.in<abi::McastRequest>();
     Qp* qp;

@@ -72,7 +72,7 @@ Outcome check_request(Call& c, const abi::CreateQpRequest& in, const Needs*& nee
     if (in.create_flags != 0) return fail(EOPNOTSUPP, "QP creation flags {:#x} are not supported", in.create_flags);
     if (Outcome o = check_cap(in.cap, c.state.limits); o.failed()) return o;
     if (c.state.qpns.in_use() >= c.state.limits.max_qps)
-        return fail(ENOMEM, "all {} QPs of the device are in use", c.state.limits.max_qps);
+        return fail(ENOMEM, "all {} QPs of rocid are in use", c.state.limits.max_qps);
     return has_room(c.session.qps, kQpSlots, "QP");
 }
 
@@ -96,20 +96,22 @@ Outcome lay_out(Call& c, const abi::CreateQpRequest& in, const Needs& needs, con
     return done();
 }
 
-/// Adds the QP to its engine. From then on it receives packets.
+/// Adds the QP to its engine and publishes its number, so that it can receive packets.
 Outcome start(State& state, Qp& qp, const qp::Spec& spec, const qp::Owner& owner) {
     qp.engine_side = state.qps.create(spec, owner);
     if (qp.engine_side == nullptr) return fail(ENOMEM, "no memory for another QP");
-    if (const int error = state.execute(qp.spec().engine, engine::AddQp{.qp = qp.engine_side.get()}); error != 0) {
+    Nanos at = 0;
+    if (const int error = state.execute(qp.spec().engine, engine::AddQp{.qp = qp.engine_side.get(), .at = &at}); error != 0) {
         qp.engine_side.reset();
         return fail(error, "the engine refused the QP");
     }
+    qp.steps.add(at, qp::State::reset);
     state.shared.qps.publish(spec.qpn.value, qp.engine_side.get());
     ++state.engine_load[spec.engine];
     return done();
 }
 
-/// Returns the engine for a QP. It is that of the QP's SRQ or XRC domain, if there is one.
+/// Returns the engine for a QP: the engine of the QP's SRQ or XRC domain if there is one, otherwise pick_engine().
 uint32_t home(State& state, const Parts& p) {
     if (p.srq != nullptr) return p.srq->spec().engine;
     return p.xrcd != nullptr ? p.xrcd->domain->engine : state.pick_engine();
@@ -168,7 +170,7 @@ Outcome create_qp(Call& c) {
     spec.send_cq = parts.send_cq != nullptr ? &parts.send_cq->ring : nullptr;
     spec.recv_cq = parts.recv_cq != nullptr ? &parts.recv_cq->ring : nullptr;
     spec.srq = parts.srq != nullptr ? parts.srq->engine_side : nullptr;
-    if (!matches_tags(parts.srq)) qp->attr.cap = cap;  // with tag matching, the client has no access to the queues
+    if (!matches_tags(parts.srq)) qp->attr.cap = cap;  // with tag matching, the client must not use the send queue
     if (Outcome o = start(c.state, *qp, spec, {c.session.id, place.handle, place.generation}); o.failed()) {
         c.state.qpns.release(*number);
         return o;
@@ -209,7 +211,7 @@ Outcome destroy_qp(Call& c) {
     }
     if (!qp->groups.empty()) return fail(EBUSY, "the QP is attached to {} multicast groups; detach it first", qp->groups.size());
     if (!retire(c.state, *qp)) return wait_for_memory();
-    // Only for the other engines, because the QP's own engine has no reference any more.
+    // The fence is for the other engines, because the QP's own engine has no reference any more.
     if (c.state.engine_load.size() > 1) c.state.fence_all();
     free_resources(c.state, *qp);
     c.session.qps.erase(handle);
@@ -234,6 +236,7 @@ QpFacts facts_of(const Session& session, const Qp& qp) {
     f.recv_depth = qp.spec().rq.depth;
     f.has_srq = qp.spec().srq != nullptr;
     f.refused = qp.refused;
+    f.steps = qp.steps;
     return f;
 }
 

@@ -1,5 +1,5 @@
-// modify_qp checks the values of the attributes, resolves the path and commands the engine. Only the engine knows the QP's state;
-// it decides whether the transition is legal (qp/attributes.hpp).
+// modify_qp checks the values of the attributes, resolves the path and commands the engine. Only the engine knows the QP's state,
+// so the engine decides whether the transition is legal (qp/attributes.hpp).
 #include "host/objects/handlers.hpp"
 #include "host/paths/resolve.hpp"
 #include "qp/attributes.hpp"
@@ -41,7 +41,7 @@ Outcome check_values(const Call& c, const abi::QpAttr& a, uint32_t mask) {
         const uint32_t v = r.value(a);
         if (v < r.least || v > r.most) return fail(EINVAL, "{} is {}, must be {} to {} here", r.name, v, r.least, r.most);
     }
-    // QP 1 trusts controlled Q_Keys (IBA 10.2.5). Linux requires CAP_NET_RAW for their use.
+    // Controlled Q_Keys are reserved for privileged programs (IBA 10.2.5). Linux requires CAP_NET_RAW for them.
     constexpr uint32_t kControlled = 0x80000000;
     if ((mask & qp::kAttrQkey) != 0 && (a.qkey & kControlled) != 0 && !c.state.privileged(c.session.who))
         return fail(EPERM, "Q_Key {:#x} is a controlled one; user {} may set those below {:#x}", a.qkey, c.session.who.uid,
@@ -90,7 +90,8 @@ void remember(abi::QpAttr& to, const abi::QpAttr& from, uint32_t mask) {
     set(qp::kAttrSqPsn, to.sq_psn, from.sq_psn);
 }
 
-/// Lets the engine decide on the transition. If the change is not a trial, a legal transition is executed.
+/// Sends the change to the engine, which checks whether the transition is legal. Unless the change is a trial, the engine
+/// executes a legal transition.
 Outcome command(State& state, const Qp& qp, const qp::Change& change, qp::Decision& step) {
     engine::ModifyQp command{.qp = qp.engine_side.get(), .change = &change, .step = &step};
     const int error = state.execute(qp.spec().engine, command);
@@ -100,7 +101,7 @@ Outcome command(State& state, const Qp& qp, const qp::Change& change, qp::Decisi
     return fail(error, "the engine refused to take the QP to {}", qp::state_name(step.to));
 }
 
-/// Checks the values of the attributes and the path, which the engine does not check.
+/// Translates the request to a change. Checks the attributes' values and the path, because the engine does not check them.
 Outcome translate(Call& c, const abi::ModifyQpRequest& in, const Qp& qp, qp::Change& change, PeerClaim& peer) {
     change.mask = in.mask & ~qp::ignored_attributes(qp.spec().type);
     change.attr = in.attr;
@@ -110,9 +111,8 @@ Outcome translate(Call& c, const abi::ModifyQpRequest& in, const Qp& qp, qp::Cha
     return (change.mask & qp::kAttrAv) != 0 ? set_path(c, qp, change, peer) : done();
 }
 
-/// Usually executes a transition by one command. If the request has a fault of its own or has to wait, the command is a trial
-/// that only checks whether the transition is legal. An illegal transition is then refused as such and does not wait for a
-/// neighbour.
+/// Executes a transition by one command. If translate() fails or has to wait, the command is a trial that only checks whether the
+/// transition is legal. So an illegal transition is refused as such and does not wait for a neighbour.
 Outcome modify_once(Call& c, const abi::ModifyQpRequest& in, Qp& qp) {
     qp::Change change;
     PeerClaim peer;
@@ -129,13 +129,14 @@ Outcome modify_once(Call& c, const abi::ModifyQpRequest& in, Qp& qp) {
     }
     // In RESET and ERR the QP sends nothing, and only RESET leads out of ERR. So another user's QP may connect to the same peer.
     if (steps && (step.to == qp::State::reset || step.to == qp::State::err)) qp.peer = {};
+    if (steps) qp.steps.add(step.at, step.to);
     remember(qp.attr, change.attr, change.mask);
     if (peer.holds()) qp.peer = std::move(peer);
     c.answer(abi::ModifyQpReply{uint32_t(step.to), 0});
     return done();
 }
 
-/// Like modify_once(), and keeps a refusal for `roci why`.
+/// Calls modify_once() and stores the text of a refusal for `roci why`.
 Outcome modify_told(Call& c, const abi::ModifyQpRequest& in, Qp& qp) {
     Outcome o = modify_once(c, in, qp);
     if (o.waits_for || o.waits_for_memory) return o;

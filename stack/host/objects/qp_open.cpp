@@ -9,7 +9,7 @@ namespace roci::host::objects {
 namespace {
 
 constexpr auto kTarget = uint32_t(qp::Type::xrc_recv);
-constexpr size_t kMostHolders = 1024;  ///< limits the search when a handle is closed
+constexpr size_t kMostHolders = 1024;  ///< limits the duration of the search when a handle is closed
 
 /// Changes the owner of a QP. Engines know only one owner per QP. Called when the owner closes its handle.
 void move_to(State& state, Qp& qp, const qp::Owner& owner) {

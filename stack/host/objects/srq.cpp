@@ -20,7 +20,7 @@ Outcome check_size(const Call& c, const abi::CreateSrqRequest& in) {
     return has_room(c.session.srqs, caps.max_srqs, "SRQ");
 }
 
-/// The XRC domain and the CQ of an XRC SRQ. Both are nullptr for a basic SRQ.
+/// The XRC domain and the CQ of an XRC SRQ. Both are nullptr for other types of SRQs.
 struct XrcParts {
     Xrcd* xrcd = nullptr;
     Cq* cq = nullptr;
@@ -72,7 +72,7 @@ Outcome create_srq(Call& c) {
     spec.pd = pd->number;
     set_xrc_parts(spec, xrc);
     srq->engine_side = qp::create_srq(spec, queue);
-    // The limit is not passed, because ibv_create_srq(3) ignores it.
+    // The request's limit is not passed to the engine, because ibv_create_srq(3) ignores it.
     if (const int error = c.state.execute(spec.engine, engine::AddSrq{.srq = srq->engine_side}); error != 0) {
         qp::free(srq->engine_side);
         c.state.srqns.release(*number);

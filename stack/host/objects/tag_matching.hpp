@@ -8,7 +8,7 @@ namespace roci::host::objects {
 
 inline constexpr uint32_t kTagMatchingSrq = 2;  ///< IBV_SRQT_TM of enum ibv_srq_type
 
-/// The limits that the device reports and create_srq enforces.
+/// The limits that the device reports. create_srq enforces max_num_tags and max_ops.
 inline constexpr abi::TagCaps kTagCaps{.max_rndv_hdr_size = qp::kMaxRndvRequest,
                                        .max_num_tags = 1024,
                                        .flags = 1,  // IBV_TM_CAP_RC
@@ -16,19 +16,18 @@ inline constexpr abi::TagCaps kTagCaps{.max_rndv_hdr_size = qp::kMaxRndvRequest,
                                        .max_sge = abi::kMaxTagSge,
                                        .reserved = 0};
 
-/// Limit of QPs per session. The handle of a QP is also its doorbell slot, so all handles must be below kFirstTagSlot, where the
-/// slots of tag matching SRQs begin. HandleTable keeps up to kRest freed handles unused. One slot more is left unused as a
-/// reserve.
+/// Limit of QPs per session. The handle of a QP is also its doorbell slot, so all handles must be below kFirstTagSlot, the first
+/// slot of tag matching SRQs. HandleTable keeps up to kRest freed handles unused. One slot more is a reserve.
 inline constexpr uint32_t kQpSlots = abi::kFirstTagSlot - uint32_t(HandleTable<Qp>::kRest) - 1;
 
 /// Allocates the ring of operations and a doorbell slot, and takes a reference to the CQ. The caller has set spec.engine. Does
 /// nothing for other types of SRQs.
 Outcome add_tag_matching(Call& c, const abi::CreateSrqRequest& in, Srq& srq, qp::SrqSpec& spec, abi::TagQueue& reply);
-/// Checks whether a QP may use this SRQ.
+/// Checks the request for a QP if `srq` is a tag matching SRQ.
 Outcome check_tag_qp(const abi::CreateQpRequest& in, const Pd& pd, const Srq* srq);
 inline bool matches_tags(const Srq* srq) { return srq != nullptr && srq->spec().tags.shared != nullptr; }
-/// Returns the capabilities of the send queue of such a QP. rocid sends the READs and FINs of matched rendezvous messages through
-/// it. The client cannot post to it.
+/// Returns the capabilities of the send queue of a QP with a tag matching SRQ. rocid sends the READs and FINs of matched
+/// rendezvous messages by this send queue. The client cannot post to it.
 abi::QpCap rendezvous_cap();
 
 }  // namespace roci::host::objects

@@ -31,7 +31,7 @@ Outcome alloc_mw(Call& c) {
     return done();
 }
 
-/// Frees a window, whether bound or not. Afterwards the key is invalid for peers.
+/// Frees a bound or unbound window. Afterwards its key is invalid for peers.
 Outcome dealloc_mw(Call& c) {
     const uint32_t handle = c.in<abi::HandleRequest>().handle;
     Mw* mw;
@@ -48,7 +48,7 @@ void free_resources(State& state, Mw& mw) {
     mem::let_go(state.shared.keys, *mw.region);
     const Key last = mw.region->key;
     state.key_variant[last.index()] =
-        uint8_t(last.value);  // binds have chosen the variant; the next window with this index gets another variant
+        uint8_t(last.value);  // binds have chosen the variant; the next key with this index gets another one
     state.keys.release(last.index());
 }
 

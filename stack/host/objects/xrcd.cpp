@@ -13,7 +13,7 @@ std::shared_ptr<XrcDomain> make_domain(State& state) {
     return domain;
 }
 
-/// Removes the table entries of destroyed domains. Called when a new domain is created.
+/// Removes the table entries of destroyed domains. Called before a domain with a file is created.
 void forget_ended(State& state) {
     std::erase_if(state.xrc_files, [](const auto& entry) { return entry.second.expired(); });
 }

@@ -50,13 +50,13 @@ Outcome next_hop(State& state, uint32_t device, const Gid& source, const Gid& de
 
 void send_frame(State& state, neighbour::Frame& frame) {
     if (const uint16_t vlan = state.devices[frame.port].vlan; vlan != 0 && !neighbour::insert_tag(frame, vlan)) return;
-    // If the port is full, the frame is lost, and the cache repeats it.
+    // If the port is full, the frame is lost. The cache repeats a lost solicitation.
     (void)state.execute(0, engine::SendFrame{.frame = &frame});
 }
 
 // ---- sending solicitations ------------------------------------------------------------------------------------------
 
-/// Returns the source address for a solicitation. It is in the target's subnet, so that the target can answer.
+/// Returns the source address for a solicitation: if possible an address in the target's subnet, so that the target can answer.
 Gid address_near(const DeviceConfig& device, const Gid& target) {
     Gid any;
     for (size_t i = 0; i < device.gids.size(); ++i) {
@@ -87,8 +87,8 @@ void ask(State& state, const neighbour::Question& q) {
 void on_solicitation(State& state, uint32_t port, const Message& m) {
     const DeviceConfig& device = state.devices[port];
     const bool ours = has_gid(device, m.target);
-    // A neighbour that solicits our address will send us packets that we answer. Its MAC address is therefore stored from the
-    // solicitation (RFC 826, RFC 4861 7.2.3).
+    // A neighbour that solicits our address will send us packets that we answer. So the neighbour's MAC address is stored from
+    // the solicitation (RFC 826, RFC 4861 7.2.3).
     if (!m.sender.is_zero() && !m.link.is_zero() && on_link(device, m.sender) && !has_gid(device, m.sender))
         state.neighbours->cache.heard({port, m.sender}, m.link, state.now, ours);
     if (!ours) return;
@@ -157,7 +157,8 @@ bool is_waited_for(const Neighbours& n, const neighbour::Key& key) {
            std::ranges::find(n.ids, key, &HeldId::neighbour) != n.ids.end();
 }
 
-/// Removes the entries from `list` for which `ends` returns true. Releases the cache entries for which no other request waits.
+/// Removes the entries from `list` for which `ends` returns true. Permits the eviction of cache entries for which nothing waits
+/// any more.
 template <class Held, class Ends>
 void stop_waiting(State& state, std::vector<Held>& list, Ends ends) {
     Neighbours& n = *state.neighbours;
@@ -180,7 +181,7 @@ void expire_ids(State& state) {
     });
 }
 
-/// Looks up the MAC address in the port's static table or in the neighbour cache.
+/// Finds the next hop to `dest` and looks up its MAC address in the neighbour cache.
 Outcome look_up_link(State& state, uint32_t device, const Gid& source, const Gid& dest, MacAddress& mac) {
     neighbour::Key key{device, {}};
     if (Outcome o = next_hop(state, device, source, dest, key.address); o.failed()) return o;

@@ -1,5 +1,5 @@
 // Resolves MAC addresses for the conductor by the port's DeviceConfig::resolver. A request that needs an unknown MAC address is
-// held and run again when the address is resolved. Other requests do not wait.
+// held and run again when the resolution has ended. Other requests do not wait.
 #pragma once
 
 #include <deque>
@@ -12,13 +12,13 @@
 
 namespace roci::host::paths {
 
-/// A request that waits for a neighbour. There is at most one per session, because a client waits for its reply.
+/// A request that waits for a neighbour. A session has at most one, because a client waits for the reply before its next request.
 struct HeldRequest {
     uint32_t session = 0;
     neighbour::Key neighbour;
     std::vector<std::byte> packet;
 };
-/// An id of rdma_cm whose address is being resolved. It may be destroyed before the result.
+/// An id of rdma_cm whose address is being resolved. The id may be destroyed before the resolution ends.
 struct HeldId {
     uint32_t session = 0, id = 0;
     neighbour::Key neighbour;
@@ -38,9 +38,9 @@ struct Neighbours {
     uint64_t echoes = 0, conflicts = 0;
 };
 
-/// Finds the destination MAC address of frames from `device` to `dest`. While it is being resolved, the result has
-/// Outcome::waits_for set. Fails with ENETUNREACH or EHOSTUNREACH if there is no route, and with ETIMEDOUT if the neighbour does
-/// not answer.
+/// Finds the destination MAC address of frames from `device` to `dest`. While the address is being resolved, the result has
+/// Outcome::waits_for set. Fails with ENETUNREACH if there is no route, with ETIMEDOUT if the neighbour does not answer, and with
+/// EHOSTUNREACH if the address is unknown and the port cannot resolve neighbours.
 Outcome find_neighbour(State&, uint32_t device, const Gid& source, const Gid& dest, MacAddress& mac);
 /// Stores the source MAC address of a frame from `peer`, for ports that cannot resolve neighbours (Resolver::none).
 void overhear(State&, uint32_t device, const Gid& peer, const MacAddress& mac);
@@ -52,7 +52,8 @@ Nanos next_deadline(const State&);
 void forget_requests(State&, uint32_t session);
 void forget_session(State&, uint32_t session);
 void forget_id(State&, uint32_t session, uint32_t id);
-/// Announces the addresses of a device on its link, so that neighbours with an outdated MAC address in their caches correct it.
+/// Announces the addresses of a device with Resolver::own on its link, so that neighbours correct outdated entries of their
+/// caches.
 void announce(State&, uint32_t device);
 
 }  // namespace roci::host::paths

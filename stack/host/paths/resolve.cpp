@@ -70,8 +70,8 @@ Outcome resolve_path(State& state, uint32_t device, const abi::AhAttr& av, FlowE
     s.udp_source = own.udp_source != 0 ? own.udp_source : udp_source_port(s.flow_label, ends);
     out.multicast = neighbour::is_multicast(s.dest_gid);
     out.to_itself = !out.multicast && has_gid(own, s.dest_gid);
-    // Some programs set hop limit 1 (ibv_rc_pingpong), and no router would forward their packets. As with kernel drivers, the
-    // route therefore determines the hop limit.
+    // Some programs set hop limit 1 (ibv_rc_pingpong), and no router would forward their packets. So on a port with neighbours
+    // the program's hop limit is not used, as with kernel drivers.
     if (own.resolver != Resolver::none && !out.multicast) s.hop_limit = kDefaultHopLimit;
     return find_mac(state, device, av, out);
 }

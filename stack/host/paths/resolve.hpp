@@ -19,13 +19,13 @@ struct FlowEnds {
     uint32_t local = 0, remote = 0;
 };
 
-/// Returns the UDP source port of a flow, 0xc000..0xffff. It is constant for a connection and equal at both ends (RoCEv2 annex
-/// A17.4.6). It is derived from the program's flow label, or from the QP numbers if there is no flow label, in the same way as
-/// Linux drivers do.
+/// Returns the UDP source port of a flow, 0xc000..0xffff (RoCEv2 annex A17.4.6). The port is derived from the program's flow
+/// label, or from the QP numbers if there is no flow label, as in Linux drivers. It is constant for a connection. It is equal at
+/// both ends if they have the same flow label.
 uint16_t udp_source_port(uint32_t flow_label, FlowEnds ends);
 
-/// Fails with EINVAL if the vector is invalid, and with ENETUNREACH, EHOSTUNREACH or ETIMEDOUT if the destination is unreachable
-/// (neighbours.hpp). While the MAC address is being resolved, the result has Outcome::waits_for set.
+/// Resolves `av`. Fails with EINVAL if the vector is invalid, and with the errors of find_neighbour() if the destination is
+/// unreachable. While the MAC address is being resolved, the result has Outcome::waits_for set.
 Outcome resolve_path(State& state, uint32_t device, const abi::AhAttr& av, FlowEnds ends, ResolvedPath& out);
 
 }  // namespace roci::host::paths

@@ -40,7 +40,8 @@ std::optional<Place> place_of(const State& state, const Gid& gid) {
     return device ? std::optional(Place{*device, gid}) : std::nullopt;
 }
 
-/// Returns the address of `device` that has the longest common prefix with `dest` and the same family.
+/// Returns the address of `device` that has the longest common prefix with `dest`. Considers only addresses of the same family
+/// and the same scope (link-local or not).
 std::optional<Gid> source_for(const DeviceConfig& device, const Gid& dest) {
     std::optional<Gid> best;
     for (const Gid& g : device.gids) {
@@ -50,8 +51,9 @@ std::optional<Gid> source_for(const DeviceConfig& device, const Gid& dest) {
     return best;
 }
 
-/// Finds the device that reaches `dest`. If `dest` belongs to a device of this rocid, the result is that device's peer on the
-/// loopback, or the device itself if it has no peer.
+/// Selects the device and source address for `dest`. If `dest` belongs to a device of this rocid, selects that device's peer on
+/// the loopback, or the device itself if it has no peer. Otherwise selects the address with the longest common prefix with
+/// `dest`.
 std::optional<Place> route_to(const State& state, const Gid& dest) {
     if (const auto owner = place_of(state, dest)) {
         const std::string& peer = state.devices[owner->device].peer;
@@ -69,7 +71,8 @@ std::optional<Place> route_to(const State& state, const Gid& dest) {
     return best;
 }
 
-/// Returns the device and address for 127.0.0.1 and ::1. As in rdma_cm, it is the first device.
+/// Returns the device and address for 127.0.0.1 and ::1: the first address of the family that is not link-local, otherwise the
+/// first link-local one. As in rdma_cm, this is usually the first device.
 std::optional<Place> loopback_of(const State& state, bool ipv4) {
     std::optional<Place> link_local;
     for (uint32_t d = 0; d < state.devices.size(); ++d)
@@ -81,9 +84,9 @@ std::optional<Place> loopback_of(const State& state, bool ipv4) {
     return link_local;
 }
 
-/// Returns true if a device has a kernel interface. Some programs (libfabric) find devices by these interfaces. If there are
-/// interfaces, binding to 127.0.0.1 selects no device, as in the kernel, and such programs try all devices. Otherwise 127.0.0.1
-/// is the only address that they know, so it selects the first device.
+/// Returns true if a device has a kernel interface. Some programs (libfabric) find devices by their interfaces. If there are
+/// interfaces, binding to 127.0.0.1 selects no device, as in the kernel, so that such programs try all devices. Without
+/// interfaces such programs know only 127.0.0.1, so binding to 127.0.0.1 selects the first device.
 bool has_interfaces(const State& state) {
     return std::any_of(state.devices.begin(), state.devices.end(),
                        [](const DeviceConfig& d) { return d.resolver == Resolver::kernel || d.resolver == Resolver::socket; });
@@ -167,7 +170,7 @@ Outcome bind_to(State& state, uint32_t session, CmId& id, const abi::CmAddress& 
     return done();
 }
 
-/// Ends the resolution of an address. After an error, the id returns to its previous state, so the program may try again.
+/// Ends the resolution of an address. After an error the id is in the state `bound`, so that the program may try again.
 void settle_address(State& state, uint32_t session, CmId& id, int error) {
     CmEvent event;
     id.state = error == 0 ? IdState::addr_resolved : IdState::bound;
@@ -213,7 +216,8 @@ Outcome bind(Call& c) {
 
 namespace {
 
-/// Binds an unbound id to the source address of the call or, if there is none, to any address of the destination's family.
+/// Binds an unbound id to the source address of the call or, if there is none, to the wildcard address of the destination's
+/// family.
 Outcome bind_source(Call& c, CmId& id, const abi::CmResolveRequest& in) {
     abi::CmAddress source = in.source;
     if (source.family == 0) source.family = in.dest.family;
@@ -222,7 +226,7 @@ Outcome bind_source(Call& c, CmId& id, const abi::CmResolveRequest& in) {
     return bind_to(c.state, c.session.id, id, source);
 }
 
-/// Selects the device and source address for `dest`. If `dest` is 127.0.0.1 or "any", replaces it by the address of the device.
+/// Selects the device and source address for `dest`. Replaces a loopback or wildcard address in `dest` by the device's address.
 Outcome choose_device(State& state, CmId& id, uint16_t family, Gid& dest) {
     const bool own = is_any(dest) || is_loopback(dest);
     if (own) {
@@ -250,7 +254,7 @@ Outcome resolve_addr(Call& c) {
     if (Outcome o = check_address(in.dest); o.failed()) return o;
     if (id->state != IdState::idle && id->state != IdState::bound)
         return fail(EINVAL, "the id has a resolved address already, or listens");
-    // Each failure creates an event, which is kept until the program fetches it.
+    // Each failed resolution adds an event that remains until the program fetches the event.
     constexpr uint32_t kMostWaiting = 64;
     if (id->events_waiting >= kMostWaiting)
         return fail(ENOMEM, "the id has {} events that were not fetched, the limit", id->events_waiting);

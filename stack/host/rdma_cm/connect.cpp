@@ -38,7 +38,7 @@ uint32_t path_mtu(const State& state, const CmId& id) {
     return mtu;
 }
 
-/// Checks that the QP of a connection belongs to the caller. Without the check, a user could connect the QP of another user.
+/// Fails with EACCES if the QP belongs to another user. Without this check, a user could connect the QP of another user.
 Outcome check_qpn(const Call& c, uint32_t qpn) {
     const qp::Qp* qp = c.state.shared.qps.find(qpn & kMask24);
     const Session* owner = qp != nullptr ? c.state.find(qp::owner_of(*qp).session) : nullptr;
@@ -133,7 +133,8 @@ void init_attributes(const CmId& id, const cm::Connection* conn, abi::CmQpAttrRe
     if (conn != nullptr) r.attr.qp_access_flags = kRemoteWrite | (reliable(id.qp_type) ? kRemoteRead | kRemoteAtomic : 0);
 }
 
-/// The starting PSN in a message is the first PSN that the sender of the message expects to receive (IBA 12.7.31; as in Linux).
+/// Sets the attributes for RTR. The starting PSN in a message is the first PSN that the sender of the message expects to receive
+/// (IBA 12.7.31; as in Linux).
 void rtr_attributes(const State& state, const CmId& id, const cm::Connection& conn, abi::CmQpAttrReply& r) {
     r.mask = qp::kAttrState | qp::kAttrAv | qp::kAttrPathMtu | qp::kAttrDestQpn | qp::kAttrRqPsn;
     r.attr.qp_state = kStateRtr;
@@ -254,7 +255,7 @@ Outcome disconnect(Call& c) {
     CmId* id;
     if (Outcome o = find_id(c, c.in<abi::HandleRequest>().handle, id); o.failed()) return o;
     if (id->connection == 0 || id->datagram()) return fail(EINVAL, "the id has no connection");
-    // A second disconnect, or a disconnect after the peer's, is not an error.
+    // A second disconnect, or a disconnect after the peer's disconnect, is not an error.
     (void)c.state.cm->manager.disconnect(id->connection, c.state.now);
     settle(c.state);
     return done();

@@ -10,7 +10,7 @@ namespace {
 
 using cm::Event;
 
-constexpr uint32_t kFirstQpState = 1;  // values of the QP state: INIT; RTR and RTS follow
+constexpr uint32_t kFirstQpState = 1;  // value of the QP state INIT; the values of RTR and RTS follow
 
 void set_private(abi::CmParam& p, std::span<const uint8_t> data) {
     p.private_length = uint8_t(std::min<size_t>(data.size(), sizeof p.private_data));
@@ -185,13 +185,13 @@ void send_one(State& state, const cm::Outgoing& m) {
     send.path = wire::make_path(path.spec);
     send.dest = m.dest;
     send.mad = m.mad;
-    state.engines.submit(0, engine::SendGsi{send});  // if the port is full, the message is lost; the manager repeats it
+    state.engines.submit(0, engine::SendGsi{send});  // if the port is full, the message is lost; the manager repeats requests
 }
 
 bool exists(const CmClient& client, uint32_t handle, uint32_t generation) {
     return client.ids.find(handle) != nullptr && client.ids.generation(handle) == generation;
 }
-/// Returns true if the event belongs to a destroyed id.
+/// Returns true if an id of the event was destroyed.
 bool stale(const CmClient& client, const CmEvent& e) {
     return !exists(client, e.id, e.id_generation) || (e.child != abi::kNoHandle && !exists(client, e.child, e.child_generation));
 }
@@ -208,8 +208,8 @@ void push_event(State& state, uint32_t session, CmId& id, CmEvent event) {
     state.platform.signal_channel(session, kCmChannelBase + id.channel, state.cm->next_signal++);
 }
 
-/// Records that `count` events belong to a destroyed id. Such an event is removed when it reaches the head of the queue. If they
-/// make up half of the queue, all are removed at once. Searching the queue for each destroyed id would take quadratic time.
+/// Such an event is usually removed when it reaches the head of the queue. If more than half of the queue are such events, all of
+/// them are removed at once. Searching the queue for each destroyed id would take quadratic time.
 void forget_events(CmClient& client, uint32_t handle, uint32_t count) {
     constexpr uint32_t kFew = 32;
     CmChannel* channel = client.channels.find(handle);

@@ -34,7 +34,7 @@ CmService::CmService(uint64_t seed)
       }()),
       random_state(seed | 1) {}
 
-/// Returns numbers that differ per run (xorshift64*). They need not be secret.
+/// Returns the next number of a sequence that differs between runs (xorshift64*). The numbers need not be secret.
 uint32_t CmService::random() {
     random_state ^= random_state >> 12;
     random_state ^= random_state << 25;
@@ -118,7 +118,7 @@ void destroy(State& state, uint32_t session, CmId& id) {
     const uint32_t channel = id.channel, waiting = id.events_waiting;
     client.ids.erase(id.handle);
     forget_events(client, channel, waiting);
-    if (parent != nullptr) forget_events(client, parent->channel, 1);  // the event of its connection request
+    if (parent != nullptr) forget_events(client, parent->channel, 1);  // the listener's event about this id
 }
 
 Outcome destroy_id(Call& c) {

@@ -1,5 +1,5 @@
-// Records the last events of each rdma_cm id, for `roci why --cm`. The events of destroyed ids are kept per user. Failures are
-// kept longer than connections that ended normally.
+// Records the last events of each rdma_cm id, for `roci why --cm`. CmArchive keeps the events of destroyed ids, per user at most
+// kFailedOfUser ids with a failure and kOtherOfUser other ids.
 #pragma once
 
 #include <deque>
@@ -44,7 +44,7 @@ struct CmEntry {
     std::string text;  ///< text of a refused call
 };
 
-/// The events of one id. If there are too many, the oldest ones are removed, except the first event.
+/// The events of one id: the first event and the last kMost - 1 events.
 class CmJournal {
 public:
     static constexpr size_t kMost = 8;
@@ -77,16 +77,17 @@ private:
     std::deque<CmStory> all_;
 };
 
-/// Returns the text about one id. `now` serves to state how long ago each event was.
+/// Returns the text about one id. The text states how long before `now` the first event was.
 std::string story_text(const CmStory& story, Nanos now);
 
-/// Records that a call of the program failed. The request's body begins with the id.
+/// Records in the id's journal that a call failed. Ignores calls other than bind, resolve_addr, resolve_route, listen, connect
+/// and accept. The request's body begins with the id.
 void note_refusal(State& state, Session& session, std::span<const std::byte> request, const char* operation,
                   const std::string& reason);
 void archive(State& state, uint32_t session, const CmId& id);
-/// Number of ids in one report.
+/// Largest number of ids in one report.
 inline constexpr size_t kMostTold = 64;
-/// Returns the text about the ids that `viewer` may see, existing and destroyed ones, the latest last.
+/// Returns the text about the newest existing and destroyed ids that `viewer` may see, the newest last.
 std::string connections_text(const State& state, const Client& viewer);
 /// Returns the text about the connection of a QP, or an empty text if there is none.
 std::string connection_text(const State& state, const Client& viewer, uint32_t qpn);

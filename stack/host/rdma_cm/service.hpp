@@ -1,5 +1,5 @@
-// The rdma_cm service of the conductor: the clients' ids on top of the communication manager (cm/manager.hpp). It handles
-// addresses, port spaces, listeners with backlogs, and events on channels. The semantics are those of rdma_cm(7).
+// The rdma_cm service of the conductor: the clients' ids on top of the communication manager (cm/manager.hpp). The service
+// handles addresses, port spaces, listeners with backlogs, and events on channels, as specified in rdma_cm(7).
 #pragma once
 
 #include <deque>
@@ -107,7 +107,7 @@ struct CmClient {
     HandleTable<CmId> ids;
     HandleTable<CmGroup> groups;
     uint32_t written = 0;  ///< number of waiting events by cm_write_event
-    /// Called for an event that leaves the queue of its channel.
+    /// Records that an event has left the queue of its channel.
     void forget(const CmEvent& e) {
         if (e.written()) --written;
     }
@@ -139,7 +139,7 @@ struct CmService {
 inline constexpr uint32_t kMaxWrittenEvents = 16384;                  ///< number of a session's waiting events by cm_write_event
 inline constexpr uint32_t kMaxCmIds = 65536, kMaxCmChannels = 65536;  ///< per session
 
-/// First number of event channels. Their pipes and those of completion channels share one number space.
+/// First number of the pipes of event channels. The pipes of completion channels have lower numbers.
 inline constexpr uint32_t kCmChannelBase = 0x40000000;
 
 // ids.cpp
@@ -172,18 +172,18 @@ Outcome reject(Call&);
 Outcome notify(Call&);
 Outcome disconnect(Call&);
 Outcome qp_attr(Call&);
-/// The mask in the reply is 0 if the connection has not reached the stage of that state.
+/// Returns the attributes that take the id's QP to `qp_state`. The mask is 0 if the connection has not reached that stage.
 abi::CmQpAttrReply qp_attributes(const State&, const CmId& id, uint32_t qp_state);
 abi::AhAttr path_to_peer(const State&, const CmId& id);
 // events.cpp
 Outcome get_event(Call&);
 Outcome write_event(Call&);
 void push_event(State&, uint32_t session, CmId& id, CmEvent event);
-/// Reports that `count` events in that channel belong to a destroyed id.
+/// Records that `count` events in the channel belong to destroyed ids.
 void forget_events(CmClient&, uint32_t channel, uint32_t count);
 /// Processes received messages and expired timers.
 void service(State&);
-/// Sends the manager's messages, and turns its events into events of ids.
+/// Sends the manager's messages, and converts the manager's events to events of ids.
 void settle(State&);
 void reclaim(State&, uint32_t session);
 // multicast.cpp

@@ -26,7 +26,7 @@ const Session* owner_of(const State& state, uint32_t qpn) {
 }
 
 /// Checks the permission for a capture. A port carries the traffic of all users, so only root and the user of rocid may capture a
-/// whole port. The owner of a QP may capture that QP.
+/// whole port. Other users may capture their own QPs.
 Outcome may_see(const Call& c, uint32_t owner) {
     const uint32_t uid = c.session.who.uid;
     if (uid == 0 || uid == c.state.platform.uid() || uid == owner) return done();

@@ -54,10 +54,10 @@ Outcome run(Call& call, abi::Op op) {
     }
 }
 
-/// Holds a request and runs it again later: when the neighbour is resolved or the resolution has failed, or when workers no
-/// longer use the memory.
+/// Holds a request. run_ready() runs the request again when the resolution of the neighbour has ended, or when workers may have
+/// released the memory.
 Reply hold(State& state, uint32_t session, std::span<const std::byte> packet, const Outcome& outcome) {
-    // A client that sends a request before it has received the previous reply loses that reply.
+    // A client that sends a request before it has received the previous reply does not get the previous reply.
     std::erase_if(state.replies, [session](const HeldReply& r) { return r.session == session; });
     paths::forget_requests(state, session);
     state.memory_waits.forget(session);
@@ -103,7 +103,7 @@ void run_again(State& state, uint32_t session, std::span<const std::byte> packet
     if (!out.reply.deferred) state.replies.push_back(std::move(out));
 }
 
-/// Runs the held requests whose wait has ended. Also runs those that wait for memory, which may have to wait again.
+/// Runs held requests again: those whose neighbour is resolved or does not answer, and at intervals those that wait for memory.
 void run_ready(State& state) {
     auto& ready = state.neighbours->ready;
     while (!ready.empty()) {
@@ -191,7 +191,13 @@ uint32_t Conductor::open_session(const Client& who) {
 }
 
 Reply Conductor::handle(uint32_t session, std::span<const std::byte> packet, std::span<const int> fds, bool& close) {
+    if (const Session* s = state_->find(session)) sessions::charge(*state_, s->who);
     return answer(*state_, session, packet, fds, close);
+}
+
+Nanos Conductor::not_before(uint32_t session) const {
+    const Session* s = state_->find(session);
+    return s != nullptr ? sessions::not_before(*state_, s->who) : 0;
 }
 
 void Conductor::close_session(uint32_t session_id) {

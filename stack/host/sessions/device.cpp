@@ -7,6 +7,7 @@
 #include "host/objects/handlers.hpp"
 #include "host/objects/tag_matching.hpp"
 #include "host/sessions/handlers.hpp"
+#include "host/sessions/quotas.hpp"
 
 namespace roci::host::sessions {
 namespace {
@@ -74,7 +75,7 @@ Outcome list_devices(Call& c) {
 
 namespace {
 
-/// The descriptors and memory of a session that is being opened. The destructor frees them if opening failed.
+/// Guards the opening of a device. If the opening failed, the destructor frees the session's descriptors and doorbells.
 class Opening {
 public:
     Opening(State& state, Session& session) : state_(state), session_(session) {}
@@ -94,7 +95,7 @@ Outcome attach_engines(State& state, Session& s) {
     std::vector<engine::AttachSession> attach(state.engines.engines());
     engine::Batch batch(state.engines);
     for (uint32_t e = 0; e < attach.size(); ++e) {
-        attach[e] = {.session = s.id, .doorbells = pages + e, .user = s.who.uid};
+        attach[e] = {.session = s.id, .doorbells = pages + e, .user = s.who.uid, .rate = rate_of(state, s.who)};
         batch.submit(e, &attach[e]);
     }
     batch.wait();

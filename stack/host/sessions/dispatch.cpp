@@ -17,14 +17,14 @@ using namespace objects;
 template <class T>
 constexpr uint32_t kSize = std::is_empty_v<T> ? 0 : uint32_t(sizeof(T));
 
-/// Creates the row of a usual operation, with a fixed body, no descriptors and an open device.
+/// Creates the row of an operation with a fixed body; by default the operation needs an open device and takes no descriptors.
 template <class Body>
 constexpr OpRule op(Outcome (*handler)(Call&), Stage stage = Stage::device, uint32_t fds = 0) {
     return {kSize<Body>, kSize<Body>, fds, stage, handler};
 }
 
-/// rocid must understand hello from every version, so that it can refuse other versions clearly. Only magic and version are
-/// checked before.
+/// The body of hello needs only magic and version (8 bytes), so that rocid can refuse clients of other versions with a clear
+/// error.
 constexpr OpRule kHello{8, kVariable, 0, Stage::connected, hello};
 constexpr OpRule kRegMr{sizeof(abi::RegMrRequest), kVariable, 0, Stage::device, reg_mr};
 constexpr OpRule kReregMr{sizeof(abi::ReregMrRequest), kVariable, 0, Stage::device, rereg_mr};
@@ -129,7 +129,7 @@ Outcome check_shape(const Call& call, const OpRule& rule, const char* name) {
     if (call.request.size() < rule.min_body) {
         return fail(EINVAL, "{}: body of {} bytes, at least {} are needed", name, call.request.size(), rule.min_body);
     }
-    // A newer client may send fields that rocid does not know. A field of zero means that the client does not use it.
+    // A newer client may send fields that rocid does not know. If such a field is zero, the client does not use the field.
     const auto unknown = rule.known_body == kVariable ? std::span<const std::byte>{} : call.after(rule.known_body);
     if (std::any_of(unknown.begin(), unknown.end(), [](std::byte b) { return b != std::byte{0}; })) {
         return fail(E2BIG, "{}: body has fields beyond byte {} that this rocid does not know; update rocid", name,
@@ -156,7 +156,6 @@ Outcome dispatch(Call& call, Op number) {
     const char* name = abi::op_name(number);
     if (Outcome o = check_stage(call, *rule, name); o.failed()) return o;
     if (Outcome o = check_shape(call, *rule, name); o.failed()) return o;
-    if (Outcome o = check_rate(call, number); o.failed()) return o;
     if (Outcome o = check_quota(call, number); o.failed()) return o;
     Outcome o = rule->handler(call);
     if (o.failed() && !o.waits_for) rdma_cm::note_refusal(call.state, call.session, call.request, name, o.reason);

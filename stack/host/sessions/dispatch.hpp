@@ -19,10 +19,10 @@ struct OpRule {
     uint32_t optional_fds = 0;  ///< number of further descriptors that are allowed
 };
 
-/// Returns nullptr if there is no such operation.
+/// Returns the rule of an operation, or nullptr if there is no such operation.
 const OpRule* find_op(abi::Op op);
 
-/// Checks `call` against the rule, then runs the handler.
+/// Checks `call` against the operation's rule and the user's limits, then runs the handler.
 Outcome dispatch(Call& call, abi::Op op);
 
 }  // namespace roci::host::sessions

@@ -34,6 +34,9 @@ uint64_t resolving_of(const State& state, const Session& s) {
     return uint64_t(std::ranges::count(state.neighbours->ids, s.id, &paths::HeldId::session));
 }
 
+/// The use is counted by user: rate_line().
+uint64_t by_user(const State&, const Session&) { return 0; }
+
 /// The rows are in the order of kUserLimits.
 constexpr Row kRows[] = {
     {[](const State&, const Session&) { return uint64_t{1}; }},
@@ -52,7 +55,9 @@ constexpr Row kRows[] = {
     {channels_of},
     {cm_ids_of},
     {resolving_of},
-    {[](const State&, const Session&) { return uint64_t{0}; }},  // counted by user: quota_lines()
+    {by_user},
+    {by_user},
+    {by_user},
 };
 /// The indices of kUserLimits.
 enum Resource : uint8_t {
@@ -73,15 +78,18 @@ enum Resource : uint8_t {
     kCmIds,
     kResolving,
     kControlRate,
+    kBytesPerSecond,
+    kPacketsPerSecond,
     kResources
 };
 static_assert(std::size(kRows) == kResources && std::size(kUserLimits) == kResources && kResources <= kMostResources);
 
 uint64_t one(const Call&) { return 1; }
-/// The growth of an arena is known only afterwards, so a request is refused only if the limit is already reached.
+/// Returns 0 for requests that may let the arena grow, because the growth is known only afterwards. Such a request is refused
+/// only if the limit is already reached.
 uint64_t none(const Call&) { return 0; }
 
-/// The handler refuses a request for more entries than a CQ can have, so such a request counts as 0 here.
+/// Returns 0 if a CQ cannot have so many entries, because the handler refuses such a request.
 uint64_t entries(const Call& c, uint32_t cqe) { return cqe > c.state.limits.max_cqe ? 0 : cqe; }
 
 /// The amount of a resource that a request takes.
@@ -140,12 +148,6 @@ uint64_t limit_of(const State& state, const Client& who, size_t resource) {
     return state.limits.of_user(who.uid, who.gid).*kUserLimits[resource].limit;
 }
 
-/// A program cannot repeat what gives something back: these operations count, but they are never refused.
-constexpr Op kFreeing[] = {Op::dealloc_pd,  Op::remove_region, Op::dereg_mr,     Op::destroy_channel,  Op::destroy_cq,
-                           Op::destroy_srq, Op::destroy_qp,    Op::destroy_ah,   Op::detach_mcast,     Op::dealloc_mw,
-                           Op::close_xrcd,  Op::free_dm,       Op::stop_capture, Op::cm_close_channel, Op::cm_destroy_id,
-                           Op::cm_leave,    Op::cm_disconnect, Op::cm_get_event};
-
 Outcome refuse(State& state, uint32_t uid, Resource resource, uint64_t used, uint64_t limit) {
     ++state.refused[uid][resource];
     return fail(ENOMEM, "limit {}: user {} has {} of {}", kUserLimits[resource].name, uid, used, limit);
@@ -172,7 +174,7 @@ Outcome check_one(Call& c, const Taking& t) {
 
 namespace {
 
-/// rocid's own memory for the objects, and the kernel's page tables for what rocid maps: a 512th of it.
+/// Checks that rocid may allocate memory for the object. For a mapping, includes the kernel's page tables: a 512th of its length.
 Outcome check_memory(Call& c, Op op) {
     constexpr uint64_t kPerPageTable = 512;
     const uint64_t tables = op == Op::add_region ? c.in<abi::AddRegionRequest>().length / kPerPageTable : 0;
@@ -192,23 +194,30 @@ Outcome check_quota(Call& c, Op op) {
     return takes ? check_memory(c, op) : done();
 }
 
-Outcome check_rate(Call& c, Op op) {
-    const Client& who = c.session.who;
-    if (c.state.privileged(who)) return done();
-    const uint64_t rate = limit_of(c.state, who, kControlRate);
-    if (rate == 0) return done();
-    TokenBucket& bucket = c.state.rates[who.uid];
-    if (std::ranges::find(kFreeing, op) != std::end(kFreeing)) {
-        bucket.owe(rate, c.state.now);
-        return done();
-    }
-    if (bucket.take(rate, c.state.now)) return done();
-    ++c.state.refused[who.uid][kControlRate];
-    return fail(EAGAIN, "limit control_rate: user {} has made {} control operations within a second; repeat it later", who.uid,
-                rate);
+void charge(State& state, const Client& who) {
+    if (state.privileged(who)) return;
+    const uint64_t rate = limit_of(state, who, kControlRate);
+    if (rate == 0) return;
+    state.rates[who.uid].take(rate, state.now);
+    if (not_before(state, who) > state.now) ++state.refused[who.uid][kControlRate];
+}
+
+qp::UserRate* rate_of(State& state, const Client& who) {
+    if (state.privileged(who)) return nullptr;
+    const uint64_t bytes = limit_of(state, who, kBytesPerSecond), packets = limit_of(state, who, kPacketsPerSecond);
+    if (bytes == 0 && packets == 0) return nullptr;
+    return &state.user_rates.try_emplace(who.uid, bytes, packets).first->second;
+}
+
+Nanos not_before(const State& state, const Client& who) {
+    const auto bucket = state.rates.find(who.uid);
+    return bucket != state.rates.end() ? bucket->second.settled() : 0;
 }
 
 bool may_open_session(State& state, const Client& who) {
+    constexpr Nanos kMostDelay = 1'000'000'000;
+    if (not_before(state, who) >= state.now + kMostDelay) return false;  // not charged, so that the debt is bounded
+    charge(state, who);
     std::string why;
     if (!state.platform.has_memory(0, why)) return false;
     if (state.privileged(who)) return true;
@@ -216,15 +225,31 @@ bool may_open_session(State& state, const Client& who) {
     return used < limit || !refuse(state, who.uid, kSessions, used, limit).failed();
 }
 
+namespace {
+
+/// Sets the use of a resource that is a rate. A limit of 0 is no limit.
+void set_rate(const State& state, uint32_t uid, size_t resource, QuotaLine& line) {
+    if (line.limit == uint64_t{0}) line.limit.reset();
+    const auto control = state.rates.find(uid);
+    if (resource == kControlRate && control != state.rates.end() && line.limit)
+        line.used = control->second.used(*line.limit, state.now);
+    const auto sent = state.user_rates.find(uid);
+    if (resource == kControlRate || sent == state.user_rates.end()) return;
+    const qp::UserRate& rate = sent->second;
+    line.used = resource == kBytesPerSecond ? rate.bytes_per_second(state.now) : rate.packets_per_second(state.now);
+    line.refused = line.limit ? rate.waits() : 0;
+}
+
+}  // namespace
+
 std::vector<QuotaLine> quota_lines(const State& state, const Client& who) {
     std::vector<QuotaLine> lines;
     const auto refused = state.refused.find(who.uid);
     for (size_t r = 0; r < kResources; ++r) {
         QuotaLine& line = lines.emplace_back(kUserLimits[r].name, used_by(state, who.uid, kRows[r]));
         if (!state.privileged(who)) line.limit = limit_of(state, who, r);
-        if (const auto rate = state.rates.find(who.uid); r == kControlRate && rate != state.rates.end() && line.limit)
-            line.used = TokenBucket(rate->second).used(*line.limit, state.now);
         if (refused != state.refused.end()) line.refused = refused->second[r];
+        if (r >= kControlRate) set_rate(state, who.uid, r, line);
     }
     return lines;
 }

@@ -1,5 +1,4 @@
-// Checks the limits of each user, for all sessions of the user together, and of all users together. One table lists the
-// resources.
+// Checks the limits of each user and those of all users together. A limit of a user applies to all sessions of the user together.
 #pragma once
 
 #include <optional>
@@ -17,14 +16,22 @@ struct QuotaLine {
     const char* resource;
     uint64_t used;
     std::optional<uint64_t> limit = {};
-    uint64_t refused = 0;
+    uint64_t refused = 0;  ///< for rates: how often the user had to wait
 };
-/// Returns the resources of the user of `who`. The limits include those of the user's primary group.
+/// Returns the resources of the user `who.uid`. The limits follow the rules for this user and for the primary group `who.gid`.
 std::vector<QuotaLine> quota_lines(const State&, const Client& who);
-/// EAGAIN that names the limit: the user makes more control operations per second than it may.
-Outcome check_rate(Call&, abi::Op);
+/// Counts a control operation of the user: a request, whether it succeeds or not, or a new session.
+void charge(State&, const Client&);
+/// Returns the time before which no further request of the user may be handled, because the user has exceeded control_rate. No
+/// request is refused for the rate: programs do not repeat a request that frees something.
+Nanos not_before(const State&, const Client&);
 
-/// Returns false if the user has the maximum number of sessions already.
+/// Returns the limits of what the user sends, or nullptr if there are none. The first session of a user decides, if the groups of
+/// the user's sessions have different limits. The object is valid as long as the state.
+qp::UserRate* rate_of(State&, const Client&);
+
+/// Counts the session as a control operation. Returns false if the user has the maximum number of sessions already, or has to
+/// wait more than a second for control_rate, or if rocid may not allocate more memory.
 bool may_open_session(State&, const Client&);
 
 }  // namespace roci::host::sessions

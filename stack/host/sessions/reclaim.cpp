@@ -1,4 +1,4 @@
-// The end of a session. All its objects are freed, each before the objects that it uses.
+// Frees all objects of a session that ends, each object before the objects that it uses.
 #include <deque>
 
 #include "host/objects/handlers.hpp"
@@ -29,7 +29,7 @@ void remove_qps(State& state, Session& s) {
     });
 }
 
-/// Removes the session's objects from the tables of the engines. After the fence, no engine uses them.
+/// Removes the session's objects from the tables of the engines. After the fence, no engine uses these objects.
 void withdraw(State& state, Session& s) {
     remove_qps(state, s);
     s.srqs.each([&](uint32_t, Srq& srq) { objects::retire(state, srq); });
@@ -50,7 +50,7 @@ void reclaim(State& state, Session& s) {
     s.qps.clear();
     s.srqs.each([&](uint32_t, Srq& srq) { objects::free_resources(state, srq); });
     s.srqs.clear();
-    state.fence_all();  // an engine keeps a CQ that waits for room in the event ring until a fence, at which the CQ has no QPs
+    state.fence_all();  // engines drop their last references to a CQ at a fence after the removal of the CQ's QPs
     s.cqs.clear();
     s.mrs.each([&](uint32_t, Mr& mr) {
         state.keys.release(mr.region->key.index());

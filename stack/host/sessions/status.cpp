@@ -1,5 +1,5 @@
 // The JSON text of `roci status`. Its top level has rocinante, devices, engines, sessions, limits. For root and the user of
-// rocid, it also has totals, rdma_cm, neighbours, host. Fields may be added, but are never renamed.
+// rocid, it also has totals, rdma_cm, neighbours, host. Programs read this text, so fields may be added but not renamed.
 #include <algorithm>
 #include <deque>
 #include <map>
@@ -52,7 +52,7 @@ Json peer_json(const abi::QpAttr& a) {
 
 using Snapshots = std::unordered_map<const Qp*, qp::Snapshot>;
 
-/// Root and the user of rocid may see all sessions. Other users may see only their own.
+/// Root and the user of rocid may see all sessions. Other users may see only their own sessions.
 bool may_see(const State& state, const Client& viewer, const Session& s) {
     return state.privileged(viewer) || s.who.uid == viewer.uid;
 }
@@ -67,7 +67,7 @@ Snapshots take_snapshots(const State& state, const Client& viewer) {
         s->qps.each([&](uint32_t, const Qp& qp) {
             if (out.size() >= kDetailedQps && !out.contains(&qp)) return;
             const auto [entry, is_new] = out.try_emplace(&qp);
-            if (!is_new) return;  // an XRC target may be in several sessions, but is counted once
+            if (!is_new) return;  // an XRC target may be in several sessions, but gets one snapshot
             batch.submit(qp.spec().engine, &queries.emplace_back(engine::QueryQp{qp.engine_side.get(), &entry->second}));
         });
     }
@@ -75,9 +75,9 @@ Snapshots take_snapshots(const State& state, const Client& viewer) {
     return out;
 }
 
-const char* repeat_name(qp::RepeatMode mode) {
+const char* repeat_name(qp::RepeatMode mode, bool reports) {
     constexpr const char* kNames[] = {"unknown", "selective", "go-back-n"};
-    return kNames[size_t(mode)];
+    return reports && mode == qp::RepeatMode::selective ? "selective+reports" : kNames[size_t(mode)];
 }
 
 Json qp_json(const Snapshots& snapshots, uint32_t handle, const Qp& qp) {
@@ -96,7 +96,7 @@ Json qp_json(const Snapshots& snapshots, uint32_t handle, const Qp& qp) {
     if (qp.attr.path_mtu != 0) j["mtu"] = mtu_bytes(qp.attr.path_mtu);
     j["psn"] = {{"send", now.send_psn.value()}, {"unacked", now.unacked_psn.value()}, {"expected", now.expected_psn.value()}};
     j["probes"] = now.probes;
-    j["repeat"] = repeat_name(now.repeat);
+    j["repeat"] = repeat_name(now.repeat, now.reports);
     if (now.round_trip != 0) j["round_trip_us"] = double(now.round_trip) / 1000;
     j["limit"] = qp::kLimits[size_t(now.limit)].name;
     j["in_flight"] = (now.send_psn.value() - now.unacked_psn.value()) & kMask24;
@@ -111,11 +111,11 @@ Json qp_json(const Snapshots& snapshots, uint32_t handle, const Qp& qp) {
     return j;
 }
 
-/// Describes the memory of a session. Shows how many MRs are accessed by address, because they are slow.
+/// Describes the memory of a session. Includes the number of MRs that are accessed by address, because such accesses are slow.
 Json memory_json(const Session& s) {
     uint64_t bytes = 0, slow = 0, slow_ops = 0;
     s.mrs.each([&](uint32_t, const Mr& mr) {
-        if (mr.region->length != ~uint64_t{0}) bytes += mr.region->length;  // implicit MRs and null MRs have no length
+        if (mr.region->length != ~uint64_t{0}) bytes += mr.region->length;  // this is the length of implicit MRs and null MRs
         if (mr.region->process == nullptr) return;
         ++slow;
         slow_ops += mr.region->slow_ops.load(std::memory_order_relaxed);
@@ -139,8 +139,8 @@ Json session_json(const State& state, const Session& s, const Snapshots& snapsho
     return j;
 }
 
-/// Returns totals that must return to their previous values after a client has ended. Keys and numbers are also counted in their
-/// tables, so that a leak between a session and a table is visible.
+/// Returns totals that must have their previous values again after a client has ended. Keys and numbers are also counted in their
+/// pools, so that a number that no object of a session has any more is visible as a leak.
 Json totals_json(const State& state) {
     const Conductor::Totals t = totals_of(state);
     const rdma_cm::CmTotals cm = rdma_cm::cm_totals(state);
@@ -164,7 +164,7 @@ Json totals_json(const State& state) {
             {"cm_groups", cm.groups}};
 }
 
-/// Returns the part that the platform provides. If it is not valid JSON, the rest of the status is still shown.
+/// Returns the part of the platform. If the platform's text is not valid JSON, the part is the text as a string.
 Json host_json(Platform& platform) {
     const std::string text = platform.host_status_json();
     if (text.empty()) return Json::object();
@@ -195,7 +195,8 @@ Conductor::Totals totals_of(const State& state) {
 
 namespace {
 
-/// Returns the resources of all sessions, per user. Includes users without a session if a request of theirs was refused.
+/// Returns the resources of each user whose sessions `viewer` may see. For root and the user of rocid, includes users without a
+/// session whose requests were refused.
 Json limits_json(const State& state, const Client& viewer) {
     std::map<uint32_t, Client> users;
     for (const auto& [id, s] : state.sessions)

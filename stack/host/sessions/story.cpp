@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "qp/attributes.hpp"
 #include "wire/describe.hpp"
@@ -35,7 +37,7 @@ bool of_memory(Reason r) { return r >= Reason::lkey_unknown && r <= Reason::rkey
 
 constexpr uint32_t kFewRetries = 3;
 
-/// Returns the entry that explains most: the last failure or refusal.
+/// Returns the last entry with a reason other than a flush, or nullptr if there is none.
 const JournalEntry* cause_of(const qp::Journal& j) {
     for (uint32_t i = j.count(); i-- != 0;)
         if (const JournalEntry& e = j.at(i); e.reason != Reason::none && e.reason != Reason::flushed) return &e;
@@ -64,11 +66,29 @@ std::string entry_text(const JournalEntry& e) {
     return out;
 }
 
-std::string events_text(const qp::Journal& j) {
-    if (j.count() == 0) return "";
+/// Returns the steps of the program and the events of the engine in the order of time, each change of the state once. The engine
+/// records a change too if the QP has a journal, and each journal begins with the state at that time.
+std::vector<JournalEntry> all_events(const QpFacts& qp) {
+    std::vector<JournalEntry> all;
+    for (uint32_t i = 0; i < qp.steps.count(); ++i) {
+        const auto [at, to] = qp.steps.at(i);
+        all.push_back({at, at, 1, {}, Happening::state, uint8_t(to), Reason::none});
+    }
+    for (uint32_t i = 0; i < qp.journal.count(); ++i) all.push_back(qp.journal.at(i));
+    std::ranges::stable_sort(all, {}, &JournalEntry::first);
+    int state = -1;
+    std::erase_if(all, [&](const JournalEntry& e) {
+        return e.what == Happening::state && std::exchange(state, int(e.code)) == int(e.code);
+    });
+    return all;
+}
+
+std::string events_text(const QpFacts& qp) {
+    const std::vector<JournalEntry> all = all_events(qp);
+    if (all.empty()) return "";
     std::string out = "what happened:\n";
-    for (uint32_t i = 0; i < j.count(); ++i)
-        out += fmt::format("  +{:.6f} s  {}\n", double(j.at(i).first - j.at(0).first) / 1e9, entry_text(j.at(i)));
+    for (const JournalEntry& e : all)
+        out += fmt::format("  +{:.6f} s  {}\n", double(e.first - all.front().first) / 1e9, entry_text(e));
     return out;
 }
 
@@ -127,7 +147,7 @@ const Finding kFindings[] = {
      }},
     {[](const QpFacts& q) { return q.engine_qps > kManyQps; },
      [](const QpFacts& q) {
-         return fmt::format("its engine serves {} QPs: more engines (engine.count) share them", q.engine_qps);
+         return fmt::format("its engine serves {} QPs and SRQs: more engines (engine.count) share them", q.engine_qps);
      }},
     {[](const QpFacts& q) {
          return !q.gone && q.attr.path_mtu != 0 && mtu_bytes(q.attr.path_mtu) < 4096 && q.type != qp::Type::ud;
@@ -189,7 +209,7 @@ std::string story_of(const QpFacts& qp, const std::string& device) {
         out += qp.refused.empty() ? "cause: it is not connected: the program must take it to RTR and RTS with ibv_modify_qp\n"
                                   : fmt::format("cause: it is not connected: {}\n", qp.refused);
     if (!broken && qp.now.state >= qp::State::rtr) out += findings_text(qp);
-    return out + events_text(qp.journal);
+    return out + events_text(qp);
 }
 
 std::vector<std::string> mismatches(const QpFacts& a, const QpFacts& b, const DeviceConfig& device_of_a,

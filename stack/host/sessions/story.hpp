@@ -9,9 +9,9 @@
 
 namespace roci::host::sessions {
 
-/// Describes the QP itself: state, cause, remedy, events.
+/// Returns the description of one QP: state, cause, remedy, events.
 std::string story_of(const QpFacts& qp, const std::string& device);
-/// Returns the attributes of the two ends that do not match. Empty if all match.
+/// Returns one text per reason why the two ends do not fit together.
 std::vector<std::string> mismatches(const QpFacts& a, const QpFacts& b, const DeviceConfig& device_of_a,
                                     const DeviceConfig& device_of_b);
 

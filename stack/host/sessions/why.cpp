@@ -1,4 +1,4 @@
-// `roci why`: explains one QP and, if the peer belongs to the same user, its peer.
+// `roci why`: explains one QP and, if the caller may see the peer QP, the peer QP.
 #include <algorithm>
 #include <deque>
 #include <optional>
@@ -24,8 +24,8 @@ uint64_t slow_ops(const Session& s) {
     return n;
 }
 
-/// Counts the QPs that receive on the device of `f`, and those whose packets arrived out of order. Counts only QPs that the
-/// caller may see.
+/// Counts the QPs that receive on the device of `f`, and those of them that have seen gaps in the PSNs. Counts at most kMost QPs,
+/// and only QPs that the caller may see.
 void count_receivers(const Call& c, QpFacts& f) {
     constexpr size_t kMost = 1024;
     std::deque<qp::Snapshot> seen;
@@ -58,7 +58,7 @@ QpFacts live_facts(const Call& c, const Session& s, const Qp& qp) {
     return f;
 }
 
-/// Finds the facts of a QP that exists or is destroyed, if the QP belongs to the caller.
+/// Returns the facts about an existing or destroyed QP, or nullopt if the caller may not see the QP or nothing is known about it.
 std::optional<QpFacts> find_facts(const Call& c, uint32_t qpn) {
     for (const auto& [id, s] : c.state.sessions) {
         const Qp* found = nullptr;

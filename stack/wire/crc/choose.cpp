@@ -1,4 +1,5 @@
-// Chooses the fastest kernel that the processor supports and that passes its self-test.
+// Chooses the first kernel in order of preference that the processor supports and that passes its self-test, or the kernel that
+// ROCI_CRC names.
 #include <algorithm>
 #include <array>
 #include <cstdlib>
@@ -24,8 +25,8 @@ uint32_t after_byte(uint32_t state, uint8_t byte) {
     return state;
 }
 
-/// Lengths 0 to 700 cover all code paths of short messages and all variants of the beginning of long ones. Longer messages are
-/// sampled.
+/// Lengths 0 to 700 cover all code paths of short messages and all variants of the beginning of long ones. Of the greater
+/// lengths, only multiples of kSparse are tested.
 constexpr size_t kEvery = 700, kLongest = 4400, kSparse = 97;
 
 bool agrees(const Kernel& kernel, const uint8_t* p, const Mask& mask) {

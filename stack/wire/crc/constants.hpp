@@ -36,14 +36,14 @@ struct alignas(16) Factors {
 
 inline constexpr uint32_t kBlock = 16;
 
-/// Factors that move a block forward by `blocks` blocks; the sum of the two products is a block again. The carry-less product of
-/// two reflected 64-bit words is one power of x too low, so each factor has 33 bits.
+/// Returns the factors that move a block forward by `blocks` blocks. The sum of the two products is a block again. The carry-less
+/// product of two reflected 64-bit words is one power of x too low, so each factor has 33 bits.
 constexpr Factors carry(uint32_t blocks) {
     return {uint64_t{power(128 * blocks + 32)} << 1, uint64_t{power(128 * blocks - 32)} << 1};
 }
 
-/// Factors for a block that lies `blocks` blocks before the end of the message. The sum of the two products has degree 95 at
-/// most. It is the block's contribution to message · x^32.
+/// Returns the factors for a block that lies `blocks` blocks before the end of the message. The sum of the two products is the
+/// block's contribution to message · x^32. Its degree is 95 at most.
 constexpr Factors finish(uint32_t blocks) {
     return {uint64_t{power(128 * blocks + 95)} << 32, uint64_t{power(128 * blocks + 31)} << 32};
 }
@@ -66,10 +66,10 @@ inline constexpr auto kCarry = [] {
     return t;
 }();
 
-/// The two factors of Barrett's reduction of 96 bits to 32: floor(x^95 / P), and P times x^31.
+/// Returns the two factors of Barrett's reduction of 96 bits to 32: floor(x^95 / P), and P times x^31.
 constexpr Factors barrett() {
     uint64_t quotient = 0;
-    uint32_t rest = 0x80000000;  // x^0; the division continues with x^95 = x^0 · x^95
+    uint32_t rest = 0x80000000;  // x^0; each of the 95 steps multiplies it by x
     for (int i = 0; i < 95; ++i) {
         const uint64_t carried = rest & 1;
         rest = times_x(rest);

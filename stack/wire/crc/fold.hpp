@@ -2,8 +2,8 @@
 // vectors: Vector, kVectorBytes, kAccumulators, ROCI_CRC_TARGET, and the operations that are used here.
 //
 // Zeros before the message extend it to a whole number of vectors; leading zeros do not change the CRC. So the last vector ends
-// where the message ends, and the distance of each block from the end is a multiple of the block size. A payload that begins a
-// cache line is read in whole lines.
+// where the message ends, and the distance of each block from the end is a multiple of the block size. If the payload begins and
+// ends at cache line boundaries, no vector of the payload crosses such a boundary.
 //
 // In short messages each vector is multiplied by the factors of its position, independently of the others. Long messages are
 // computed in kAccumulators chains. Each chain moves its sum forward by kAccumulators vectors and adds the next vector (Gopal et
@@ -41,7 +41,7 @@ constexpr StatePlace kStatePlace = [] {
     return t;
 }();
 
-/// Factors of the last `vectors` vectors of a message.
+/// Returns the factors of the last `vectors` vectors of a message.
 ROCI_CRC_TARGET inline const Factors* factors_of_last(uint32_t vectors) {
     return kFinish.data() + kFinishBlocks - vectors * kVectorBlocks;
 }
@@ -85,8 +85,8 @@ ROCI_CRC_TARGET inline uint32_t crc_short(Reader r, uint32_t vectors) {
     return remainder(sum);
 }
 
-/// Reads a vector for the chains; with kCopied it also stores the vector in the frame. The empty asm statement keeps the compiler
-/// from reading the memory a second time, because a client may have changed the memory meanwhile.
+/// Reads a vector for the chains. With kCopied, reads the vector at `from` and stores it in the frame. The empty asm statement
+/// keeps the compiler from reading `from` a second time, because a client may have changed the memory meanwhile.
 template <bool kCopied>
 ROCI_CRC_TARGET inline Vector take(const uint8_t* p, const uint8_t* from) {
     if constexpr (!kCopied) return load(p);

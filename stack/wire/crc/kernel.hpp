@@ -19,13 +19,12 @@ struct alignas(64) Mask {
 inline constexpr Mask kNoMask{};
 
 /// Returns the register of CRC-32 after `n` bytes at `p`, starting from `state`. The register is reflected, and inverted neither
-/// at the start nor at the end. Length and alignment are arbitrary. Bytes outside of the message are neither read nor influence
-/// the result.
+/// at the start nor at the end. Length and alignment are arbitrary. No byte outside of the message is read.
 using Crc = uint32_t(uint32_t state, const uint8_t* p, size_t n, const Mask& mask);
 
-/// Like Crc, for a message that consists of `head_length` bytes at `head` and `n` bytes at `from`. Copies the latter behind the
-/// head. Each byte is read once, so the CRC matches the copy even if a client writes to `from` meanwhile. `head_length` is from
-/// kLeastHead to kMostHead. `n` is a nonzero multiple of kCopyStep. The mask covers bytes of the head only.
+/// Like Crc, for a message that consists of `head_length` bytes at `head` and `n` bytes at `from`. Copies the `n` bytes behind
+/// the head. Each byte is read once, so the CRC matches the copy even if a client writes to `from` meanwhile. `head_length` is
+/// from kLeastHead to kMostHead. `n` is a nonzero multiple of kCopyStep. The mask covers bytes of the head only.
 using CopyingCrc = uint32_t(uint32_t state, uint8_t* head, uint32_t head_length, const Mask& mask, const uint8_t* from, size_t n);
 inline constexpr uint32_t kLeastHead = 16, kMostHead = 128, kCopyStep = 256;
 
@@ -45,25 +44,25 @@ extern const Kernel kVpclmul512, kVpclmul256, kPclmul;
 extern const Kernel kPmull, kArmCrc;
 #endif
 
-/// All kernels of this architecture, in order of preference. The last kernel runs on every processor.
+/// Returns all kernels of this architecture, in order of preference. The last kernel runs on every processor.
 std::span<const Kernel* const> kernels();
 
-/// Compares the kernel with a bitwise computation. The lengths and alignments cover all of the kernel's code paths.
+/// Returns true if the kernel agrees with a bitwise computation. The lengths are chosen to cover all code paths of the kernel.
 bool self_test(const Kernel& kernel);
 
 struct Choice {
     const Kernel* kernel = nullptr;
     const Kernel* failed = nullptr;  ///< the first kernel that this processor supports and that failed its self-test
-    bool unknown_name = false;       ///< `wanted` is not a kernel, or not one that this processor supports
+    bool unknown_name = false;       ///< `wanted` names no kernel, or a kernel that is unsupported or failed its self-test
 };
-/// Chooses the kernel `wanted` if the processor supports it and it passes its self-test. Otherwise chooses the first such kernel
-/// of `from`.
+/// Chooses the kernel `wanted` if that kernel is supported and passes its self-test. Otherwise chooses the first kernel of `from`
+/// that does.
 Choice choose(std::span<const Kernel* const> from, std::string_view wanted);
 
-/// The choice from kernels() by the environment variable ROCI_CRC. It is made once, before main().
+/// Returns the choice from kernels() by the environment variable ROCI_CRC. The choice is made once, before main().
 const Choice& chosen();
 
-/// The function of the chosen kernel. Before the choice is made, it is that of the table kernel.
+/// The functions of the chosen kernel. Before the choice is made, they are those of the table kernel.
 extern constinit Crc* crc;
 extern constinit CopyingCrc* copying;
 

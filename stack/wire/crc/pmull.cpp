@@ -20,8 +20,8 @@ namespace {
 using Vector = uint8x16_t;
 constexpr uint32_t kVectorBytes = 16, kAccumulators = 8;
 
-/// Control bytes of a byte shuffle. A load at offset n shifts the first n bytes of a block to its end and fills the rest with
-/// zeros.
+/// Controls of the byte shuffle. The 16 bytes at offset n move the first n bytes of a block to the block's end and set the other
+/// bytes to zero.
 alignas(64) constexpr uint8_t kToEnd[32] = {0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80,
                                             0x80, 0x80, 0x80, 0x80, 0x80, 0,    1,    2,    3,    4,    5,
                                             6,    7,    8,    9,    10,   11,   12,   13,   14,   15};

@@ -1,4 +1,4 @@
-// Assigns the moves of cache lines to data structures, per message, and compares them with the permitted numbers.
+// Sums the moves of cache lines per data structure, and compares the moves per message with the permitted numbers.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace roci::sharing {
 
-/// The number of lines of a structure that may move per message, and the reason.
+/// The permitted number of moves of a structure's lines per message, and the reason.
 struct Limit {
     const char* structure;
     double most;
@@ -21,22 +21,24 @@ struct Limit {
 
 class Account {
 public:
-    /// Counts `messages` messages after `warm_up` messages. The first `engines` cores are engines.
+    /// Counts the moves during `messages` messages, after `warm_up` messages. The first `engines` cores are engines.
     Account(uint32_t engines, uint64_t warm_up, uint64_t messages) : engines_(engines), warm_up_(warm_up), messages_(messages) {}
     Lines& lines() { return lines_; }
 
-    /// Names a range of memory. Lines without a name are not in the table.
+    /// Names a range of memory. Lines without a name are counted as kUnnamed and must not move.
     void name(const void* from, size_t bytes, const char* structure);
-    /// Called when a program has the completion of a message.
+    /// Called once per message, when the message is complete.
     void completed();
+    /// Returns true if all messages of the measurement are complete.
     bool over() const { return done_ >= warm_up_ + messages_; }
 
     /// Returns the moves per structure.
     std::map<std::string, Moves> rows() const;
-    /// Returns the moves of lines that are falsely shared, or shared by engines. There should be none.
+    /// Returns the number of false moves and of moves between engines, which should be 0. For a line with both, adds only the
+    /// larger number.
     uint64_t wrong() const;
     double a_message(uint64_t moves) const { return double(moves) / double(messages_); }
-    /// Returns a text per violation. Returns none if there is no violation.
+    /// Returns a text per violation.
     std::vector<std::string> faults(std::span<const Limit> limits) const;
 
 private:

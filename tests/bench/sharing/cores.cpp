@@ -11,7 +11,7 @@ namespace {
 
 /// A core makes two accesses per nanosecond. A fetch makes the core wait 60 ns for the line.
 constexpr uint64_t kTicksPerNs = 2, kFetchTicks = 120;
-/// A core may run ahead of the others by a random number of ticks below this one.
+/// A core may run ahead of the others by a random number of ticks below kAhead.
 constexpr uint64_t kAhead = 24;
 /// A store waits in the store buffer for its cache line. When the line arrives, the core makes this many accesses before another
 /// core may take the line, because later stores to the line are executed at the same time.
@@ -33,14 +33,14 @@ struct Machine {
     uint32_t current = 0;
     uint64_t leave_at = 0;  ///< clock at which the current core must give way
     uint64_t random = 0x9e3779b97f4a7c15;
-    bool inside = false;  ///< true while the model itself runs; its own accesses do not count
+    bool inside = false;  ///< true: accesses are not reported, because the model or the benchmark makes them
 
     uint64_t jitter() {
         random ^= random << 13, random ^= random >> 7, random ^= random << 17;
         return random % kAhead;
     }
     /// Chooses the core with the earliest clock among those that have not ended. This core may run until it is some ticks ahead
-    /// of the next one.
+    /// of the next core. Returns false if all cores have ended.
     bool elect() {
         uint64_t first = UINT64_MAX, second = UINT64_MAX;
         for (uint32_t i = 0; i < cores.size(); ++i) {

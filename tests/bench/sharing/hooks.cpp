@@ -1,5 +1,7 @@
-// The functions that code calls if gcc compiles it with -fsanitize=thread. They replace the sanitizer's runtime: each reports an
-// access to the model and then executes the access. Copies are calls of libc (-fno-builtin-…), which the linker wraps.
+// The functions that code calls if gcc compiles it with -fsanitize=thread. They replace the sanitizer's runtime and report each
+// access to the model. The hooks of plain loads and stores only report; the code itself then makes the access. The hooks of
+// atomics also execute them. memcpy, memmove, memset and memcmp remain calls of libc (-fno-builtin-…); the linker redirects these
+// calls to the wrappers below.
 #include <atomic>
 #include <cstddef>
 #include <cstdint>

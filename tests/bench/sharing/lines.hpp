@@ -54,7 +54,7 @@ struct Line {
 
 class Lines {
 public:
-    /// What an access cost the core: nothing, a fetch or a take. `bytes` has one bit per accessed byte of the line.
+    /// The cost of an access: nothing, a fetch or a take. In access(), `bytes` has one bit per accessed byte of the line.
     enum class Cost : uint8_t { none, fetch, take };
     Cost access(uint32_t core, uintptr_t line, uint64_t bytes, Access kind, const void* where);
     /// Resets the numbers of moves to zero.

@@ -62,12 +62,13 @@ int take(End& e) {
     return 1;
 }
 
-/// Waits for a message and reads it. Returns false if a request failed.
+/// Waits until a message arrives or all messages of the measurement are counted (Account::over). Then reads the message buffer.
+/// Returns false if a request failed.
 bool receive(End& e, WrOpcode opcode, uint8_t content, const Account& account) {
     int got = 0;
     while (got == 0 && !account.over()) {
         got = take(e);
-        if (opcode == WrOpcode::rdma_write && got == 0)  // there is no completion; the last byte shows the arrival
+        if (opcode == WrOpcode::rdma_write && got == 0)  // no completion at a WRITE's target; the last byte shows the arrival
             got = std::atomic_ref(e.buffer[kBytes - 1]).load(std::memory_order_acquire) == std::byte{content} ? 1 : 0;
     }
     std::byte copy[kBytes];

@@ -1,5 +1,5 @@
-// The real engine in the real lcore loop, the conductor, and programs at the client's end of the rings. Each engine and each
-// program has its own core. Only the outer functions of libibverbs and the kernel are missing.
+// Runs the real engine in the real lcore loop, the conductor, and programs at the client's end of the rings. Each engine and each
+// program has its own core. The functions of libibverbs and the kernel are missing.
 #pragma once
 
 #include <memory>
@@ -27,8 +27,8 @@ struct Case {
 inline constexpr uint32_t kBytes = 64, kBatch = 32, kBatches = 2, kMessages = kBatch * kBatches, kSignalEvery = 32,
                           kReceivesAhead = 16;
 
-/// A program's end of a connected pair. It has its own cache lines, because the program is normally another process than the
-/// engine.
+/// One end of a connected pair of QPs, as the program sees it. The struct has its own cache lines, because the program is
+/// normally another process than the engine.
 struct alignas(kLine) End {
     abi::SqProducer sq;
     abi::RqProducer rq;
@@ -48,7 +48,8 @@ struct alignas(kLine) Program {
 class Rig {
 public:
     Rig(const Case& c, Account& account);
-    /// Runs engines and programs until the account is full. Returns false if a message failed.
+    /// Runs engines and programs until all messages of the measurement are counted (Account::over). Returns false if a message
+    /// failed.
     bool run(const Case& c, Account& account);
 
 private:
@@ -69,7 +70,7 @@ private:
     abi::EnginePage* page_ = nullptr;
 };
 
-/// Runs a program until the account is full (program.cpp). Returns false if a message failed.
+/// Run a program until all messages of the measurement are counted (program.cpp). Return false if a message failed.
 bool ping_pong(Program& p, abi::WrOpcode opcode, Account& account);
 bool stream(Program& p, abi::WrOpcode opcode, Account& account);
 

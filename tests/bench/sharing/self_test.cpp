@@ -28,7 +28,7 @@ void count_up(uint32_t& word, Account& account) {
     }
 }
 
-/// Runs two cores, of which the first `engines` are engines, and returns the violations.
+/// Runs `first` and `second` on two cores, of which the first `engines` are engines. Returns the violations.
 std::vector<std::string> faults_of(uint32_t engines, std::span<const Limit> limits, void* memory, size_t bytes,
                                    const std::function<void(Account&)>& first, const std::function<void(Account&)>& second) {
     Account account(engines, kRounds, kRounds);

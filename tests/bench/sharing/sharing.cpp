@@ -1,6 +1,7 @@
-// Counts the cache lines that move between engines and programs per message, by their content (lines.hpp).
-//   sharing            prints a table; exit status 1 if a line moves that must not, or moves too often
+// Counts the cache lines that move between engines and programs per message, by data structure (account.hpp).
+//   sharing            prints a table
 //   sharing --json     prints figures for `./dev bench`
+// The exit status is 1 if the model fails its own test, a message fails, or a line moves that must not or moves too often.
 #include <cstdio>
 #include <exception>
 #include <string_view>
@@ -58,7 +59,8 @@ constexpr Case kCases[] = {
     {"read.64B.two_engines", WrOpcode::rdma_read, false, 2, 16, false, kReadBatches},
     {"send.64B.two_engines_one_cq", WrOpcode::send, false, 2, 16, true, kSendBatches},
 };
-/// The number of messages before counting. By then both sides have used every slot and entry.
+/// Moves are not counted during the first kWarmUp messages. By then both sides have used every slot and entry. Then they are
+/// counted during kCounted messages.
 constexpr uint64_t kWarmUp = 5'000, kCounted = 5'000;
 
 void print(const Case& c, const Account& account, const Moves& all) {
@@ -78,7 +80,8 @@ void report_figures(const Case& c, const Account& account, const Moves& all) {
     bench::report(name + "all", account.a_message(all.all()), "moves/msg");
 }
 
-/// Returns false if a limit is exceeded. `wrong` receives the unnecessary moves per message.
+/// Returns false if a message failed or a line moves that must not, or moves too often. Adds the wrong moves (Account::wrong) per
+/// message to `wrong`.
 bool measure(const Case& c, bool json, double& wrong) {
     Account account(c.engines, kWarmUp, kCounted);
     Rig rig(c, account);

@@ -139,7 +139,7 @@ class Bench:
             self.guest.run(f'kill -CONT {pid}; kill {pid}; n=0; while kill -0 {pid} 2>/dev/null && [ $n -lt 50 ]; do n=$((n+1)); sleep 0.1; done; kill -KILL {pid} 2>/dev/null', 30)
 
     def only(self, names):
-        """Stops the other rocids, so that they use no CPU time."""
+        """Continues the rocids in `names`. Stops the others, so that they use no CPU time."""
         words = []
         for name, pid in self.rocids.items():
             if name in names and name not in self.running:
@@ -174,9 +174,10 @@ class Bench:
         return output, {'host_cpu': cpu, 'wall': wall, 'guest_cpu': busy('@@AFTER') - busy('@@BEFORE')}
 
     def perftest(self, end, program, options, n, limit=60):
-        """Runs a perftest. Returns (figure, costs); the figure is in MB/s (MiB) or µs."""
+        """Runs a perftest. Returns (figure, costs). The figure is in MiB/s or µs."""
         self.port += 1
-        words = [f'{program} -F -d {dev} -x {gid} -p {self.port} -n {n} {options}' for dev, gid in ((end.devices[1], end.gids[1]), (end.devices[0], end.gids[0]))]
+        extra = getattr(end, 'options', '')  # the last -m counts
+        words = [f'{program} -F -d {dev} -x {gid} -p {self.port} -n {n} {options} {extra}' for dev, gid in ((end.devices[1], end.gids[1]), (end.devices[0], end.gids[0]))]
         output, costs = self.pair(end, words[0], words[1], end.address, self.port, limit)
         rows = [l.split() for l in output.splitlines() if re.match(r'\s*\d+\s+\d+\s+[\d.]', l)]
         if not rows:
@@ -192,7 +193,7 @@ class Bench:
         return float(re.findall(r'([\d.]+) Kbits/sec.*receiver', output)[-1]) * 1000 / 8 / 2**20, costs
 
     def figure(self, end, row):
-        """Measures a figure once. Before the first time, finds the number of iterations by runs that do not count."""
+        """Measures a figure once. If the time per iteration is unknown, first finds it by one or two runs whose figures are dropped."""
         if end.name == 'tcp':
             return self.iperf(end, self.options.seconds)
         key = f'{self.options.cpu}{self.options.smp if self.options.smp != 2 else ""}{row.section}: {row.name} {end.name}'

@@ -3,11 +3,11 @@
 
     tests/bench/vs_rxe/run.py [--build DIR] [--rounds 3] [--seconds 3] [--parts 1234] [--only REGEX] [--cpus N] [--list]
 
-Needs root, qemu-system-x86_64, apt (for Debian's kernel package), perftest, rdma, iperf3, ibverbs-providers, busybox-static. Nothing is installed.
-A figure is the median of --rounds runs; the ends alternate. One or two runs before the first find the number of iterations in --seconds. They do
-not count, and the work folder keeps their result.
-A ratio above 1 is better for Rocinante: ours/rxe for bandwidth, rxe/ours for latency and CPU time. The processor is emulated, so compare only
-within a run, on a machine that does nothing else.
+Needs root, qemu-system-x86_64, apt (for Debian's kernel package), perftest, rdma, iperf3, ibverbs-providers, busybox-static. Nothing is
+installed. A figure is the median of --rounds runs; Soft-RoCE, Rocinante and TCP alternate. Before the first run, one or two runs that are
+not reported find the time per iteration, from which the number of iterations in --seconds follows. The work folder stores this time for
+later calls. A ratio above 1 is better for Rocinante: ours/rxe for bandwidth, rxe/ours for latency and CPU time. The processor is emulated,
+so compare only within a run, on a machine that does nothing else.
 """
 import argparse
 import json

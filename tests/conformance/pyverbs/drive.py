@@ -9,7 +9,8 @@ import unittest
 
 
 def traffic_between(base, utils, context_type, device, peer, gid):
-    """Makes ends alternate: the first end of a test uses `device`, the next one `peer`. A test that queries its own GID gets the other end's GID."""
+    """Makes ends alternate: the first end of a test uses `device`, the next one `peer`. If a test uses the GID of one device as
+    destination, the GID of the other device replaces it."""
     own, other = (context_type(name=name).query_gid(1, gid) for name in (device, peer))
     route_type = base.GlobalRoute
 
@@ -37,7 +38,8 @@ def traffic_between(base, utils, context_type, device, peer, gid):
 
 
 def addresses_from_gids(base, context_type):
-    """Takes the address from the GID. The suite takes it from the kernel interface of a device, but our devices may have none."""
+    """Takes the address from the GID. The suite takes the address from the kernel interface of a device, but our devices may have no
+    interface."""
     def get_ip_mac(case, dev, port, idx):
         gid = context_type(name=dev).query_gid(port, idx).gid.replace(':', '')
         mapped = gid.startswith('0' * 20 + 'ffff')

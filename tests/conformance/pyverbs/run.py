@@ -3,8 +3,8 @@
 
     tests/conformance/pyverbs/run.py [one | two | cm]
 
-Nothing of the suite is stored here. The script copies it from the package's documentation and unpacks it. Every test must pass, except those of
-SKIPS, which must skip for the reason given there. Ends with `N passed, N failed, N skipped`.
+Nothing of the suite is stored here. The script copies it from the package's documentation and unpacks it. Every test must pass. The tests
+of SKIPS may also skip for the reason given there. Ends with `N passed, N failed, N skipped`.
 """
 import gzip
 import os

@@ -1,5 +1,5 @@
-// Wrong input to rdma_cm. There is a row per mistake, with the errno of the manual page or the kernel. The tests use only the
-// public API.
+// Wrong input to rdma_cm. Mistakes of a single call are rows of kRows, with the errno of the manual page or the kernel. The tests
+// use only the public API.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -253,8 +253,8 @@ TEST_F(Cm, PrivateDataThatDoesNotFit) {
     EXPECT_EQ(next(), RDMA_CM_EVENT_REJECTED);
 }
 
-/// Tests the limits of private data in accept and reject on the passive side. A request can still be accepted or rejected after
-/// its private data was refused.
+/// Tests the limits of private data in accept and reject on the passive side. A request can still be accepted after a reject and
+/// an accept with too much private data were refused.
 TEST_F(Cm, PrivateDataThatDoesNotFitAnAnswer) {
     constexpr uint8_t kMostAccept = 196, kMostReject = 148;
     sockaddr_in at = ipv4(kServer, kPort);
@@ -351,7 +351,8 @@ constexpr long kPause = SYS_pause;
 constexpr long kPause = SYS_ppoll;  // the system call of pause(3) on newer architectures
 #endif
 
-/// rping's event thread waits on a channel that rping destroys. The thread's call never returns, and nothing is logged about it.
+/// As in rping, a thread waits on a channel that another thread destroys. The waiting call must not return, and nothing may be
+/// logged.
 TEST_F(Cm, WhoWaitsOnADestroyedChannelStaysAndNothingIsLogged) {
     rdma_event_channel* doomed = rdma_create_event_channel();
     ASSERT_NE(doomed, nullptr);

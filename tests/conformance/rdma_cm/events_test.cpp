@@ -1,5 +1,6 @@
-// The contents of each event of rdma_get_cm_event(3): parameters, private data and status, as in the kernel's cma.c. The tests
-// use only the public API, so they also run with the kernel's rdma_cm. CM_SERVER and CM_CLIENT are the addresses of the devices.
+// The contents of the events of connections and datagrams (rdma_get_cm_event(3)): parameters, private data and status, as in the
+// kernel's cma.c. The tests use only the public API, so they also run with the kernel's rdma_cm. CM_SERVER and CM_CLIENT are the
+// addresses of the devices.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -12,8 +13,8 @@
 namespace {
 
 constexpr uint16_t kPort = 7631;
-// The length of the private data in the event of each message. Zeros pad the data to the size of the field in the MAD (IBA 12.6).
-// In a REQ, the addresses use the first 36 bytes of the field.
+// The length of the private data in the event of a message. Zeros pad the data to the size of the field in the MAD (IBA 12.6). In
+// a REQ, the addresses use the first 36 bytes of the field.
 constexpr uint8_t kInReq = 56, kInRep = 196, kInRej = 148, kInSidrReq = 180, kInSidrRep = 136;
 constexpr int kConsumerReject = 28, kNoSuchService = 8;
 

@@ -46,7 +46,7 @@ addrinfo* resolve(const char* host, const char* port) {
     return out;
 }
 
-/// The objects that all QPs of a side share.
+/// The CQ that all QPs of a side share.
 struct Queues {
     ibv_cq* cq = nullptr;
 

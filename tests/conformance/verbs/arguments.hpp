@@ -1,6 +1,6 @@
-// Rows that call a verb with one wrong argument. Each row has the expected return value and errno, and the call must change
-// nothing. The rows are in arguments_*.cpp; arguments_test.cpp runs them. The expected values are those of rdma-core's manual
-// pages and of the kernel's uverbs. If Soft-RoCE differs, the row has its value and the reason.
+// Rows that call a verb with one wrong argument. Each row has the expected error, and the call must change nothing. The rows are
+// in arguments_*.cpp; arguments_test.cpp runs them. The expected values are those of rdma-core's manual pages and of the kernel's
+// uverbs. If Soft-RoCE differs, the row has its value and the reason.
 #pragma once
 
 #include <span>
@@ -22,7 +22,7 @@ struct Got {
     int left = 0;
 };
 
-/// Objects of every kind, in every state that a wrong argument needs.
+/// The objects that the rows use.
 class Stage {
 public:
     Stage();
@@ -43,7 +43,7 @@ public:
     ibv_gid group{};
     bool whole = true;  ///< true if all objects of the stage exist
 
-    /// Returns as text everything that a failed verb must leave unchanged.
+    /// Returns the state of the objects as text. A failed call must leave this text unchanged.
     std::string snapshot();
     /// Sends a message from a to b. Returns true if it arrives and nothing else completes.
     bool works();
@@ -56,9 +56,9 @@ struct Row {
     int error;
     Got (*call)(Stage&);
     int at_rxe = -1;            ///< the error that Soft-RoCE reports instead; -1: the same error
-    const char* why = nullptr;  ///< reason of the difference; with kSkip the row is not run on Soft-RoCE
+    const char* why = nullptr;  ///< reason of the difference or of kSkip
 };
-/// Soft-RoCE's library crashes on this row, or does not have the object.
+/// In Row::at_rxe: the row does not run on Soft-RoCE.
 inline constexpr int kSkip = -2;
 
 /// Converts a number to an enum that may lack this value.

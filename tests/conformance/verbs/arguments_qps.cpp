@@ -46,7 +46,7 @@ ibv_qp_attr to_rtr(const Stage& s) {
     return attr;
 }
 
-// Each function executes one transition of a QP that is in the state before it.
+// init(), rtr() and rts() each execute one transition of a QP that is in the state before it.
 template <class F>
 Got init(Stage& s, int mask, F spoil) {
     ibv_qp_attr attr{};

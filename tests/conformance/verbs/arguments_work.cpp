@@ -1,4 +1,4 @@
-// Wrong arguments of posting: the requests that ibv_post_send, ibv_post_recv, ibv_post_srq_recv and ibv_wr_* refuse at once.
+// Wrong arguments of posting: the requests that ibv_post_send, ibv_post_recv and ibv_post_srq_recv refuse at once.
 #include "arguments.hpp"
 
 namespace verbs_test {
@@ -6,7 +6,7 @@ namespace {
 
 using enum Way;
 
-/// Posts a send of 8 bytes to `qp`. *bad must point to the request.
+/// Posts a send of 8 bytes to `qp`. If the call fails, *bad_wr must point to the request.
 template <class F>
 Got send(ibv_qp* qp, Stage& s, F spoil) {
     static ibv_sge sges[4096];

@@ -176,7 +176,7 @@ TEST_F(Channels, DestroyWaitsForAcknowledgements) {
     EXPECT_TRUE(destroyed);
 }
 
-/// The test would hang if an event were lost between arming and the last poll.
+/// The test fails if an event between arming and the last poll is lost.
 TEST_F(Channels, NoWakeUpIsLost) {
     constexpr uint64_t kMessages = 2000;
     for (uint64_t i = 0; i < 32; ++i) ASSERT_EQ(b->receive(i, 0, 64), 0);

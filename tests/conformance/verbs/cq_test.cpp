@@ -241,8 +241,8 @@ TEST_F(Cqs, UnknownFlagsAreNotSupported) {
     EXPECT_TRUE(errno == EOPNOTSUPP || errno == ENOTSUP);
 }
 
-/// Sends 8 messages and requests an event only for every fourth completion. There may be at most 3 events; without moderation
-/// there could be 8.
+/// The CQ is moderated: an event per 4 completions, or 60 ms after the first. The event of a single completion must come after
+/// the period, and four further completions must cause an event.
 TEST_F(Cqs, ModerationWaitsForTheCountOrThePeriod) {
     ibv_device_attr_ex dev{};
     ASSERT_EQ(ibv_query_device_ex(b->context, nullptr, &dev), 0);

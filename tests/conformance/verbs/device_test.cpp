@@ -15,8 +15,8 @@ protected:
     ibv_device_attr_ex attr{};
 };
 
-/// A capability flag and the name of its test. The test is in this program, in another program of this folder, or among the tests
-/// with two hosts.
+/// A capability flag and the name of its test (nullptr: the device must not report the flag). The test is in this program, in
+/// another program of this folder, or among the tests with two hosts.
 struct Shown {
     uint64_t flag;
     const char* name;

@@ -1,4 +1,4 @@
-// Two ends of a connection for conformance tests. They use only the public verbs API, so the tests also run with any other
+// Two ends of a connection for conformance tests. This file uses only the public verbs API, so the tests also run with any other
 // provider. ROCI_DEV1 and ROCI_DEV2 name the devices; the default is the first two, or the first one twice. ROCI_GID is the GID
 // index; the default is 1.
 #pragma once
@@ -50,8 +50,8 @@ inline constexpr int kFullAccess =
 inline constexpr uint32_t kQkey = 0x11111111;
 inline constexpr size_t kGrh = 40;
 
-/// A device with a PD, memory, a CQ and, once created, a QP. The destructor destroys all objects in the right order. The test
-/// fails if an object cannot be destroyed.
+/// An open device with a PD and registered memory. create() adds a CQ and a QP. The destructor destroys all objects in the right
+/// order. The test fails if an object cannot be destroyed.
 class End {
 public:
     explicit End(int which, size_t bytes = 64 * 1024) : memory(bytes) {
@@ -212,7 +212,7 @@ public:
         wc.status = IBV_WC_GENERAL_ERR;
         return wc;
     }
-    /// Returns true if nothing completes for a while.
+    /// Returns true if the CQ is empty after `time`.
     bool quiet(std::chrono::milliseconds time = 50ms) {
         std::this_thread::sleep_for(time);
         ibv_wc wc{};
@@ -238,7 +238,7 @@ inline bool same(const End& a, size_t at, const End& b, size_t bt, size_t length
     return std::memcmp(a.memory.data() + at, b.memory.data() + bt, length) == 0;
 }
 
-/// Both ends. Each has a QP in RTS that is connected to the other.
+/// Both ends. connect() gives each end a QP in RTS that is connected to the other end.
 class Pair : public ::testing::Test {
 protected:
     void SetUp() override {

@@ -89,7 +89,8 @@ TEST_F(Memory, EveryKindOfMemoryCanBeRegistered) {
     munmap(anonymous, 8192);
 }
 
-/// conformance/memory_cases.py runs this with 1 GiB and looks at who paid.
+/// Both ends register untouched memory. conformance/memory_cases.py runs this test with 1 GiB per end and checks which control
+/// group is charged.
 TEST_F(Memory, UntouchedMemoryIsReadAndWritten) {
     const char* text = std::getenv("ROCI_UNTOUCHED_MB");
     const size_t bytes = (text != nullptr ? std::strtoull(text, nullptr, 10) : 64) << 20;
@@ -129,8 +130,8 @@ TEST_F(Memory, UntouchedMemoryIsReadAndWritten) {
     }
 }
 
-/// A program may remove pages of registered memory; the next access gives zeros. conformance/memory_cases.py runs this with 1 GiB
-/// and a small rocid, which refuses access when it would have to pay for too many of them.
+/// A program may remove pages of registered memory; the next access gives zeros. conformance/memory_cases.py runs this test with
+/// 1 GiB and a rocid of 256 MiB, which refuses the access when its control group would be charged for too many of these pages.
 TEST_F(Memory, PagesThatWereRemovedAreZeroOrRefused) {
     const char* text = std::getenv("ROCI_REMOVED_MB");
     const size_t bytes = (text != nullptr ? std::strtoull(text, nullptr, 10) : 1) << 20;
@@ -154,7 +155,7 @@ TEST_F(Memory, PagesThatWereRemovedAreZeroOrRefused) {
     if (text == nullptr) {
         EXPECT_EQ(status, IBV_WC_SUCCESS);
     } else {
-        // Like a truncated region: the access fails if it meets the missing page, or is refused if rocid has met the page before.
+        // As with a truncated region, the access fails at the missing page, or is refused if rocid has met the page before.
         EXPECT_TRUE(status == IBV_WC_REM_OP_ERR || status == IBV_WC_REM_ACCESS_ERR) << ibv_wc_status_str(status);
     }
     EXPECT_EQ(ibv_dereg_mr(mr), 0);
@@ -249,7 +250,8 @@ TEST_F(Memory, OnDemandPagingSeesWhatIsMappedNow) {
     munmap(p, kBytes);
 }
 
-/// Tests every operation in the on-demand paging capabilities of a transport, with on-demand memory at both ends.
+/// Tests SEND, WRITE, READ and atomics as far as the on-demand paging capabilities of a transport include them, with on-demand
+/// memory at both ends.
 class OnDemand : public Memory {
 protected:
     void SetUp() override {

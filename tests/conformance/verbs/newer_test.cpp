@@ -1,5 +1,5 @@
-// What programs of newer releases of rdma-core bind to: public functions since release 59, and private functions of each release.
-// The program is linked with Rocinante's libraries, because Debian 12's do not have these versions.
+// Tests the functions that programs of newer releases of rdma-core bind to: public functions since release 59, and private
+// functions of each release. The program is linked with Rocinante's libraries, because Debian 12's do not have these versions.
 #include "newer.hpp"
 
 #include <gtest/gtest.h>
@@ -144,7 +144,7 @@ TEST_F(NewerEvents, AddressesAreResolvedWithAnEvent) {
     EXPECT_EQ(info->ai_family, AF_INET);
     rdma_freeaddrinfo(info);
     ASSERT_EQ(rdma_resolve_addrinfo(id, "127.0.0.4", "7471", nullptr), 0);
-    expect(kResolved, 0);  // the id is destroyed with this result
+    expect(kResolved, 0);  // TearDown() destroys the id with this result
 }
 
 TEST_F(NewerEvents, AFailedResolutionIsAnEvent) {

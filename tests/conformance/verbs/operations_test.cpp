@@ -133,7 +133,7 @@ TEST_F(Operations, GathersAndScatters) {
     EXPECT_TRUE(same(*a, 2690, *b, 5000, 810));
 }
 
-/// Uses the maximum number of elements in both directions. No element ends at a packet boundary.
+/// Gathers from and scatters to the maximum number of elements. No element ends at a packet boundary.
 TEST_F(Operations, AsManyElementsAsTheDeviceSays) {
     ibv_device_attr attr{};
     ASSERT_EQ(ibv_query_device(a->context, &attr), 0);

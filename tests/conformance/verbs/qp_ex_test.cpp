@@ -1,4 +1,4 @@
-// Posting with ibv_wr_*: each operation, each kind of payload, lists, and the effect of an error.
+// Posting with ibv_wr_*: operations, kinds of payload, lists, and the effect of an error.
 #include "fixture.hpp"
 
 namespace verbs_test {

@@ -12,7 +12,7 @@ namespace {
 
 constexpr uint64_t kAll = ~uint64_t{0};
 constexpr unsigned kTmFlags = IBV_WC_TM_MATCH | IBV_WC_TM_DATA_VALID | IBV_WC_TM_SYNC_REQ;
-/// Offsets in the memory of each end.
+/// Offsets: kHeader and kData in a's memory, kTagged and kOrdinary in b's.
 constexpr size_t kHeader = 0, kData = 16384, kTagged = 0, kOrdinary = 32768;
 
 /// b receives through the SRQ. a sends messages whose headers the test writes, and receives FINs.

@@ -1,4 +1,4 @@
-// Threads: several threads call any verbs at the same time.
+// Threads: several threads call verbs on the same objects at the same time.
 #include <fcntl.h>
 #include <poll.h>
 
@@ -48,7 +48,7 @@ TEST_F(Threads, ShareAQpAndACq) {
     EXPECT_EQ(completed, kThreads * kEach);
 }
 
-/// Several threads wait on one channel, poll one CQ and post to one QP. Another thread arms the CQ.
+/// Several threads arm and poll one CQ, wait on its channel and post receives to one QP, while another thread sends to this QP.
 TEST_F(Threads, ShareAChannelToo) {
     constexpr int kThreads = 4;
     constexpr uint64_t kMessages = 300;

@@ -195,7 +195,7 @@ ibv_qp* open_target(ibv_context* context, ibv_xrcd* domain, uint32_t number, ibv
     return ibv_open_qp(context, &attr);
 }
 
-/// Initiators on one side. A target and an SRQ of the same domain on the other side.
+/// An initiator at a. A target and an SRQ of one domain at b.
 class Xrc : public Pair {
 protected:
     void SetUp() override {
@@ -273,7 +273,8 @@ protected:
     int send(uint64_t id, uint32_t length, uint32_t to) {
         return a->post(IBV_WR_SEND, id, 0, length, [&](ibv_send_wr& wr) { wr.qp_type.xrc.remote_srqn = to; });
     }
-    /// Runs in the child: creates its own SRQ in the domain and opens the target. Returns 0 when the message has arrived.
+    /// Runs in the child: creates its own SRQ in the domain and opens the target. Returns 0 after the message has arrived, or the
+    /// number of the step that failed.
     int serve_in_child(int tell, int wait) {
         End own(1);
         if (own.context == nullptr || own.mr == nullptr) return 1;
@@ -368,7 +369,7 @@ TEST_F(Xrc, DomainsAreSharedByFile) {
     EXPECT_EQ(ibv_close_device(other), 0);
 }
 
-/// perftest sets all attributes of RC on both the initiator and the target.
+/// Like perftest, sets all attributes of RC on both the initiator and the target.
 TEST_F(Xrc, AttributesOfTheOtherHalfAreIgnored) {
     for (End* end : {a.get(), b.get()}) {
         ibv_qp* qp = end == a.get() ? a->qp : target;

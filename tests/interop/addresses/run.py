@@ -161,7 +161,7 @@ def start(stack):
         config = folder / f'{name}.toml'
         config.write_text('[engine]\nmax_sleep_us = 200\n[memory]\nmbufs = 2048\n' + text)
         rocids.append(stack.enter_context(Rocid(config)))
-        if name == 'alone':  # DPDK gives the kernel's end the MAC of rocid's end
+        if name == 'alone':  # DPDK gives the kernel's end the MAC of rocid's end; this line changes it
             ip('link', 'set', 'rtap0', 'address', '02:00:00:00:98:02', 'mtu', '1500')
             for family, address in KERNEL.items():
                 ip('address', 'add', f'{address}/{24 if family == "ipv4" else 64}', 'dev', 'rtap0', *(['nodad'] if family == 'ipv6' else []))

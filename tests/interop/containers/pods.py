@@ -23,13 +23,13 @@ OURS = {'usr/bin/roci': 'apps/roci/roci', 'usr/bin/rocid': 'apps/rocid/rocid',
         f'{LIB}/rocinante/libibverbs.so.1': 'verbs_api/libibverbs/libibverbs.so.1',
         f'{LIB}/rocinante/librdmacm.so.1': 'verbs_api/librdmacm/librdmacm.so.1'}
 TEXTS = {**image.TEXTS, 'etc/passwd': 'user:x:1000:1000::/tmp:/bin/sh\n', 'etc/group': 'user:x:1000:\n'}
-# podman wants one hierarchy of control groups, and the tests set no limits. Its own mount namespace leaves the machine's alone.
+# podman needs cgroup v2 to be mounted. The mount is in a mount namespace of its own, so the machine's mounts do not change.
 PODMAN = 'umount -R /sys/fs/cgroup; mount -t cgroup2 none /sys/fs/cgroup && exec "$@"'
 LIMITS = ('nofile=1024:1024', 'nproc=1024:1024')
 
 
 def why_not():
-    """What this machine lacks, or nothing."""
+    """Returns a requirement that this machine lacks, or ''."""
     for tool in ('podman', 'crun', 'ucx_perftest', 'rping'):
         if not shutil.which(tool):
             return f'{tool} is not installed (apt-get install podman crun ucx-utils)'
@@ -37,7 +37,7 @@ def why_not():
 
 
 def make_root(folder):
-    """A root file system of this machine's own files: programs, their libraries, and what was built."""
+    """Makes a root file system of this machine's files: programs, their libraries, and Rocinante's build."""
     files = {name: str(BUILD / path) for name, path in OURS.items()}
     files |= {path.lstrip('/'): path for path in glob.glob(f'/{LIB}/ucx/*.so*')}
     drivers, links = machine.plugins()
@@ -82,14 +82,14 @@ class Pod:
         return self.output.read()
 
     def start(self, command):
-        """Begins a command; its number is for wait()."""
+        """Begins a command. Returns its number, which wait() needs."""
         number = next(self.number)
         self.process.stdin.write(f'echo "begin {number} "; {command} </dev/null 2>&1; echo "end {number} $?"\n')
         self.process.stdin.flush()
         return number
 
     def wait(self, number, limit=60):
-        """(status, output)"""
+        """Returns (status, output) of a command."""
         end = time.monotonic() + limit
         while f'\nend {number} ' not in (text := self.said()) or not text.endswith('\n'):
             if self.process.poll() is not None or time.monotonic() > end:
@@ -116,7 +116,7 @@ class Pod:
 
 
 class Pods:
-    """Use with `with`."""
+    """Two containers on one veth; use with `with`."""
 
     def __init__(self):
         self.stack = contextlib.ExitStack()
@@ -143,7 +143,7 @@ class Pods:
         self.stack.close()
 
     def pair(self, server, client, port, limit=60):
-        """A server in the left container, its client in the right one; both must return 0. Returns the client's output."""
+        """Runs a server in the left container and its client in the right one; both must return 0. Returns the client's output."""
         begun = self.left.start(server)
         if port:
             self.net.wait(lambda: f':{port}' in self.net.a.sh('ss -ltnH') or f'\nend {begun} ' in self.left.said(), f'{server} does not listen')

@@ -3,7 +3,7 @@
 
     tests/interop/containers/run.py [--only TEXT] [--list]
 
-Prints PASS or FAIL a case; ends with `N passed, N failed, N skipped`. Needs podman, crun and network namespaces (root).
+Prints PASS or FAIL per case; ends with `N passed, N failed, N skipped`. Needs podman, crun and network namespaces (root).
 """
 import argparse
 import re

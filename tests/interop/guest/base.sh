@@ -12,12 +12,12 @@ mounts() {
     exec </dev/console >/dev/console 2>&1
 }
 
-# Loads the modules of a list. NAME is boot or later.
+# modules LIST: loads the kernel modules of the list, which is boot or later.
 modules() {
     for module in $(cat /modules/$1); do insmod /modules/$module.ko || echo "guest: no $module"; done
 }
 
-# Starts one shell per virtio port.
+# Starts one agent (agent.sh) per virtio port, and starts it again if it ends.
 agents() {
     local tries=0 port
     while [ -z "$(cat /sys/class/virtio-ports/*/name 2>/dev/null)" ] && [ $tries -lt 200 ]; do tries=$((tries + 1)); sleep 0.02; done

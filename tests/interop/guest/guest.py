@@ -24,7 +24,7 @@ class GuestError(Exception):
 
 
 def why_not():
-    """Returns the reason why this machine cannot run a guest, or None."""
+    """Returns the reason why this machine cannot run a guest, or ''."""
     if shutil.which('qemu-system-x86_64') is None:
         return 'qemu-system-x86 is not installed (./dev setup)'
     if os.geteuid() != 0 or not os.path.exists('/dev/net/tun'):
@@ -111,7 +111,8 @@ class Machine:
 
 
 class Guest:
-    """A running guest; use with `with`. `inside` are words before a command that run it in the network namespace of the taps."""
+    """A running guest; use with `with`. `inside` are words before QEMU's command, for example to run QEMU in the network namespace of its
+    taps."""
 
     def __init__(self, kernel, initramfs, machine, inside=()):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix='roci-guest-'))
@@ -166,7 +167,7 @@ class Guest:
             time.sleep(0.2)  # the monitor needs a moment to execute the command
 
     def died_of(self):
-        """Returns the output of QEMU if it has ended by itself."""
+        """Returns QEMU's output if QEMU has ended, otherwise ''."""
         return (self.folder / 'qemu.log').read_text(errors='replace') if self.process.poll() is not None else ''
 
     def said(self):

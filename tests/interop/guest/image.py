@@ -118,7 +118,7 @@ def libraries(binary):
 
 
 def user_space(contents):
-    """Returns {path in the guest: path here}."""
+    """Returns {path in the guest: path here} of all programs, files and libraries."""
     files = {}
     for name in (*COMMON_PROGRAMS, *contents.programs):
         found = shutil.which(name, path='/usr/bin:/usr/sbin:/bin:/sbin')
@@ -146,7 +146,7 @@ def in_usr(name):
 
 
 def without_symbols(path):
-    """Strips debug information from large programs."""
+    """Returns the content of a file, without debug information if the file is a large program."""
     data = pathlib.Path(path).read_bytes()
     if not data.startswith(b'\x7fELF') or len(data) < 1 << 20 or b'.debug_info' not in data:
         return data

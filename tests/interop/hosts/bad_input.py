@@ -1,4 +1,5 @@
-"""Ports that cannot be opened: rocid prints one line with a remedy and exits with 1. Other ports still work. (Missing permissions: rights.py.)"""
+"""Ports that cannot be opened, and interfaces that change. If rocid can open no port, rocid must print one line with a remedy and exit with
+1. Otherwise rocid must serve the other ports. (Missing permissions: rights.py.)"""
 import json
 import pathlib
 
@@ -8,7 +9,7 @@ WITHOUT_XDP = pathlib.Path(__file__).with_name('without_xdp.py')
 
 
 def others_go_on(net):
-    """A port that cannot be opened is reported; rocid serves the other devices."""
+    """rocid must report a port that cannot be opened, and must serve the other device."""
     net.a.start(net.a.device('af_packet') + '[[device]]\nname = "roci1"\nport = "af_packet"\ninterface = "nowhere0"\n')
     net.b.start(net.b.device('af_packet'))
     try:
@@ -67,7 +68,7 @@ def without_xdp(what, *texts):
 
 
 def new_mac(net):
-    """The MAC of the interface changes while rocid runs. rocid reports this, and new and old connections work."""
+    """The MAC of the interface changes while rocid runs. rocid must report this, and new and old connections must work."""
     mac = json.loads(net.a.ip(f'-j link show {net.a.interface}'))[0]['address']
     for host in (net.a, net.b):
         host.start(host.device('af_packet'))

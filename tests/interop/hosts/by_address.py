@@ -11,7 +11,7 @@ def requests(host):
 
 
 def wait_served(host, port, server, limit=30):
-    """Waits until a program on the host listens on the port of rdma_cm."""
+    """Waits until a program on the host listens on `port` by rdma_cm."""
     end = time.monotonic() + limit
     while not any(listener['port'] == port for listener in host.status()['rdma_cm']['listeners']):
         check(server.process.poll() is None and time.monotonic() < end, f'the server does not listen:\n{server.output()[-1500:]}')
@@ -19,8 +19,8 @@ def wait_served(host, port, server, limit=30):
 
 
 def connect(net, server_words, client_words, tcp=False, limit=60):
-    """Runs a pair of programs; {port} and {to} in the commands are the port and the server's address. Both must return 0, and the client's rocid
-    must have sent a connection request."""
+    """Runs a pair of programs; in the commands {port} is the port, and {to} and {to6} are the server's addresses. Both must return 0, and
+    the client's rocid must have sent a connection request."""
     port = next(PORT)
     words = {'port': port, 'to': net.a.ipv4, 'to6': net.a.ipv6}
     before = requests(net.b)

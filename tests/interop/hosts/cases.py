@@ -123,7 +123,7 @@ def watched(host, body):
 
 
 def short_flap(net):
-    """The link is down for a shorter time than the transport's timeouts. The traffic continues."""
+    """The link is down for a shorter time than the transport's timeouts. The traffic must continue."""
     def flap():
         before = received(net.a)
         server, client = start_pair(net, 'ib_write_bw -s 65536 -D 4 -u 16')
@@ -150,7 +150,8 @@ def restore_ipv6(net):
 
 
 def long_flap(net):
-    """The link is down for a longer time. Requests fail with the right status, and a new connection works once the link is up."""
+    """The link is down for a longer time than the transport's timeouts. Requests must fail with "retry exceeded", and a new connection must
+    work once the link is up."""
     before = received(net.a)
     server, client = start_pair(net, 'ib_write_bw -s 65536 -D 8 -u 10')
     try:

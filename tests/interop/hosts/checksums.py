@@ -29,7 +29,8 @@ def wrong_frames_are_counted(net):
 
 
 def right_on_the_wire(net):
-    """The kernel accepts the checksum that the driver computes."""
+    """Frames that rocid sends must have right header checksums, whether rocid or the driver computes them. A program at the kernel's end of
+    the TAP checks them."""
     listener = Program([*net.a.inside, 'python3', WIRE_END, 'listen', KERNEL_END, '200', '60'])
     try:
         net.wait(lambda: 'listening' in listener.output(), 'nobody listens')

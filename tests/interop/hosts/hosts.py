@@ -33,7 +33,7 @@ def run(command, check=True):
 
 
 def why_not():
-    """Returns a requirement that this machine lacks, or None."""
+    """Returns a requirement that this machine lacks, or ''."""
     for tool in ('ip', 'ibv_rc_pingpong', 'ib_write_bw'):
         if shutil.which(tool) is None:
             return f'{tool} is not installed (./dev setup)'
@@ -174,7 +174,7 @@ class Host:
 
 class Wire:
     """Captures the link at host a's ports and checks the frames: the ICRCs per case, and all frames by tshark at the end."""
-    BYTES, FRAMES = 2 << 20, 1000  # limits per case; the first ones are checked
+    BYTES, FRAMES = 2 << 20, 1000  # limits per case; later frames are not checked
 
     def __init__(self, judged):
         self.judged, self.watch, self.frames, self.cases, self.dropped = judged, None, [], [], 0

@@ -16,7 +16,7 @@ VLAN = 100
 
 
 def few(kind, *all_words, families=(4, 6)):
-    """Returns the same cases per address family."""
+    """Yields a case per command and address family."""
     for words in all_words:
         for family in families:
             yield f'{kind}: {words}' + (', IPv6' if family == 6 else ''), lambda net, w=words, f=family: result(cross(net, w, f))
@@ -25,7 +25,7 @@ def few(kind, *all_words, families=(4, 6)):
 # ---- a bridge between the wire and the device ------------------------------------------------------------------------
 
 def bridge(net):
-    """The kernel's addresses are on a bridge, and the wire is a port of the bridge."""
+    """Moves the kernel's addresses to a bridge, and makes the wire a port of the bridge."""
     for host in (net.a, net.b):
         host.ip('addr flush dev wire0')
         host.ip('link add br0 type bridge')
@@ -42,7 +42,7 @@ def on_bridge(net):
 
 
 def own(host, network):
-    """Gives a host addresses that its kernel does not have. Returns the keys of its device."""
+    """Gives a host addresses that its kernel does not have. Returns the keys of the device that has them."""
     host.roce = {4: f'10.79.{network}.{host.number}', 6: f'fd79:{network}::{host.number}'}
     return {'addresses': [f'{host.roce[4]}/24', f'{host.roce[6]}/64']}
 
@@ -80,7 +80,7 @@ def generic(quick):
 # ---- several queues --------------------------------------------------------------------------------------------------
 
 def spread(net):
-    """Both engines have received frames, either from their own queues or handed over by the other engine."""
+    """Both engines must have received frames, either from their own queues or handed over by the other engine."""
     received = [e['counters']['rx_frames'] for e in net.a.status()['host']['engines']]
     check(len(received) == 2 and all(n > 100 for n in received), f'frames received by engine: {received}')
     return f'{received} frames by engine'
@@ -139,7 +139,7 @@ def captured(host, body, fields):
 
 
 def asked_for(net):
-    """Every request and every response has the VLAN, the priority (service level) and the traffic class."""
+    """Every request and every response must have the VLAN, the priority (service level) and the traffic class that perftest asked for."""
     words = 'ib_write_bw -s 4096 -n 50 -S 5 --tclass=104'
     seen = captured(net.a, lambda: cross(net, words), ('vlan.id', 'vlan.priority', 'ip.dsfield'))
     check(seen == {(str(VLAN), '5', '0x68')}, f'{words}: VLAN, priority, DS field: {seen}')
@@ -213,7 +213,7 @@ def shared_memory(quick):
 
 
 def taken(kind):
-    """A second rocid on the same socket reports the conflict and does not disturb the first."""
+    """A second rocid on the same socket must report the conflict and must not remove the socket."""
     def body(net):
         path = f'{net.folder.name}/{kind}.sock'
         net.a.start(end_of(net.a, kind, 'server', path))

@@ -17,7 +17,8 @@ NEEDS = {'af_packet': ('net_raw', 'net_admin'), 'af_xdp': ('net_raw', 'net_admin
 
 
 def may_lock():
-    """Returns the capability that locked memory needs. Rings and frames need locked memory; a sufficient limit makes the capability unnecessary."""
+    """Returns the capabilities that rocid needs to lock memory for rings and frames: none if this process may raise the limit of locked
+    memory."""
     try:
         resource.setrlimit(resource.RLIMIT_MEMLOCK, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     except (ValueError, OSError):
@@ -76,7 +77,7 @@ def settings(name):
 
 
 def unit_grants(_):
-    """The unit runs as its own user with exactly the capabilities that the kinds of ports need. systemd accepts the file."""
+    """The unit must run as its own user with exactly the capabilities that the kinds of ports need. systemd must accept the file."""
     wanted = {f'CAP_{c.upper()}' for needs in NEEDS.values() for c in needs}
     for name in ('AmbientCapabilities', 'CapabilityBoundingSet'):
         check(set(settings(name)) == wanted, f'{name}={settings(name)}, but ports need {sorted(wanted)}')

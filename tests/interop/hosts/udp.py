@@ -24,7 +24,7 @@ def plain_udp(quick):
 
 
 def multicast(net):
-    """Only a host that has joined the group receives its datagrams."""
+    """A program that has joined a group must receive the datagrams that the other host sends to the group."""
     for group, of in (('239.79.0.1', 'ipv4'), ('ff15::79:1', 'ipv6')):
         words = [f'mckey -m {group} -b {getattr(host, of)} -C 5' for host in (net.a, net.b)]
         receiver = net.a.rdma(words[0])
@@ -42,7 +42,8 @@ def offloads(host, state):
 
 
 def on_the_wire(net):
-    """The kernel cuts datagrams into segments. Their identifications are 0, 1, 2 …, and each ICRC is right."""
+    """The kernel must cut datagrams into segments, which have different IPv4 identifications. tshark must accept all frames, and their
+    ICRCs must be right."""
     with tempfile.TemporaryDirectory(prefix='roci-udp-') as folder:
         path = f'{folder}/wire.pcapng'
         os.chmod(folder, 0o777)
@@ -122,7 +123,7 @@ def up_and_down(net):
 
 
 def with_af_packet(net):
-    """The peer receives the frames of the link. The sender's kernel has cut them into segments, as a NIC does."""
+    """Host b has a packet socket, so it receives the frames into which host a's kernel cuts the datagrams, as a NIC would."""
     offloads(net.a, 'off')
     net.a.start(net.a.device('udp'))
     net.b.start(net.b.device('af_packet'))
@@ -167,7 +168,7 @@ def not_ours(net):
 
 
 def filtered(net):
-    """A firewall drops port 4791. Requests fail with the right status, and `roci status` shows the reason."""
+    """The route to the peer becomes unreachable under traffic. The program must fail, and `roci status` must show the reason."""
     for host in (net.a, net.b):
         host.start(host.device('udp'))
     try:

@@ -1,4 +1,4 @@
-"""port = "udp" where the network or the host is in its way: each is counted and named, requests end with their status, and rocid goes on."""
+"""port = "udp" with faults of the network or of the host. rocid must report the fault or work in spite of it, and must keep running."""
 import contextlib
 import os
 import re
@@ -26,7 +26,7 @@ def both_up(net):
 
 @contextlib.contextmanager
 def rule(host, words):
-    """A rule of the host's firewall, for a while."""
+    """Adds a rule to the host's firewall while the block lasts."""
     host.sh(f'iptables -w {words}')
     try:
         yield
@@ -36,7 +36,7 @@ def rule(host, words):
 
 @contextlib.contextmanager
 def frame_by_frame(host):
-    """The kernel cuts datagrams into frames before they leave, as for a NIC."""
+    """While the block lasts, the host's kernel cuts datagrams into frames before it sends them, as a NIC would."""
     host.sh(f'ethtool -K {host.interface} tx-udp-segmentation off')
     try:
         yield
@@ -49,13 +49,13 @@ def udp_of(host):
 
 
 def why(host, output):
-    """What `roci why` says of the queue pair of a perftest with that output."""
+    """Returns what `roci why` prints about the QP of the perftest with this output."""
     qpn = int(re.search(r'local address:.* QPN (0x[0-9a-f]+)', output)[1], 16)
     return subprocess.run([ROCI, 'why', '--socket', host.socket, str(qpn)], capture_output=True, text=True, timeout=30, check=False).stdout
 
 
 def fails(net, *texts):
-    """A client of host b ends with the status of exhausted retries; `roci why` has the texts."""
+    """The client on host b must end with status 12 (retries exceeded), and `roci why` must print the texts."""
     server, client = start_pair(net, f'ib_write_bw {LARGE}')
     try:
         status = client.wait(60)
@@ -80,7 +80,7 @@ def another_rocid(net):
 
 
 def small_buffers(net):
-    """Without CAP_NET_ADMIN the kernel limits socket buffers."""
+    """Without CAP_NET_ADMIN the kernel limits socket buffers. rocid must name the sysctl that raises the limit."""
     os.chmod(net.folder.name, 0o777)
     net.a.start(net.a.device('udp'), under=[word for word in with_rights(()) if 'ipc_lock' not in word])
     try:
@@ -95,7 +95,7 @@ def small_buffers(net):
 # ---- the network ----------------------------------------------------------------------------------------------------------
 
 def filtered_here(net):
-    """The sender's own firewall refuses each send."""
+    """The sender's own firewall refuses each send. `roci status` must show the error."""
     with both_up(net), rule(net.b, '-A OUTPUT -p udp --dport 4791 -j DROP'):
         fails(net, 'the peer did not answer', 'UDP port 4791')
         check('permitted' in udp_of(net.b).get('last_error', ''), f'{udp_of(net.b)}')
@@ -103,27 +103,27 @@ def filtered_here(net):
 
 
 def filtered_there(net):
-    """Nothing comes back, and nothing says why: the advice names the port."""
+    """The peer's firewall drops the frames without a reply. `roci why` must name the UDP port."""
     with both_up(net), rule(net.a, '-A INPUT -p udp --dport 4791 -j DROP'):
         fails(net, 'the peer did not answer', 'UDP port 4791')
 
 
 def rejected_there(net):
-    """The peer's firewall answers with ICMP, which any host could send: it must not end the queue pair."""
+    """The peer's firewall replies by ICMP. Any host could send such messages, so only the exhausted retries may end the QP."""
     with both_up(net), rule(net.a, '-A INPUT -p udp --dport 4791 -j REJECT'):
         fails(net, 'the peer did not answer', 'UDP port 4791')
 
 
 def black_hole(net):
-    """Long packets vanish without a word, short ones pass."""
+    """The path drops long packets without a reply and passes short ones. `roci why` must name the path MTU."""
     with both_up(net), frame_by_frame(net.b), rule(net.a, '-A INPUT -p udp --dport 4791 -m length --length 1501:65535 -j DROP'):
         cross(net, 'ibv_rc_pingpong -s 1024 -n 100')
         fails(net, 'frames of the path MTU')
-        cross(net, 'ib_write_bw -s 65536 -n 100 -m 1024')  # the advice helps
+        cross(net, 'ib_write_bw -s 65536 -n 100 -m 1024')  # works with a smaller path MTU
 
 
 def shorter_route(net):
-    """The kernel knows that the path carries less than the interface."""
+    """The route has a smaller MTU than the interface. rocid must count the frames that are too long for it."""
     with both_up(net):
         net.b.sh(f'ip route add {net.a.ipv4}/32 dev {net.b.interface} mtu lock 1500')
         try:
@@ -136,7 +136,8 @@ def shorter_route(net):
 
 
 def nat(net):
-    """A NAT that changes the source port: the ICRC covers it, so the frames are dropped; the counter names the cause."""
+    """A NAT changes the source port. The ICRC covers the port, so the peer drops the frames, and must count them by cause
+    (port_changed)."""
     with both_up(net), rule(net.b, '-t nat -A POSTROUTING -p udp --dport 4791 -j MASQUERADE --to-ports 20000-20100'):
         fails(net, 'the peer did not answer')
         said = udp_of(net.a)
@@ -148,7 +149,8 @@ FRAGMENTS = 'import socket; s=socket.socket(type=socket.SOCK_DGRAM); [s.sendto(b
 
 
 def fragments(net):
-    """The kernel joins fragments; what they are is counted, and traffic goes on."""
+    """The kernel joins fragments to datagrams that are larger than a frame. rocid must count them (too_large), and traffic must
+    continue."""
     with both_up(net):
         cross(net, 'ibv_rc_pingpong -c -n 100')
         before = udp_of(net.a).get('too_large', 0)
@@ -160,7 +162,7 @@ def fragments(net):
 
 
 def lossy(net):
-    """The kernel loses 1 % of the frames, each alone."""
+    """The kernels drop 1 % of the frames in each direction, each frame independently. All programs must succeed."""
     with both_up(net), frame_by_frame(net.b), frame_by_frame(net.a), \
             rule(net.a, '-t raw -A PREROUTING -p udp --dport 4791 -m statistic --mode random --probability 0.01 -j DROP'), \
             rule(net.b, '-t raw -A PREROUTING -p udp --dport 4791 -m statistic --mode random --probability 0.01 -j DROP'):
@@ -171,7 +173,7 @@ def lossy(net):
 # ---- the interface --------------------------------------------------------------------------------------------------------
 
 def goes_away(net):
-    """The interface is deleted under traffic: the port is down, requests end with their status, rocid serves on."""
+    """The interface is deleted under traffic. The port must go down, requests must end with status 12, and rocid must keep serving."""
     before = received(net.a)
     server, client = start_pair(net, 'ib_write_bw -s 65536 -D 20 -u 10')
     try:

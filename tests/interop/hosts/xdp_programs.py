@@ -70,7 +70,7 @@ def others_go_on(net):
 
 
 def af_packet_beside(net):
-    """The foreign program passes frames to the kernel."""
+    """af_packet must work beside the foreign program, which passes frames to the kernel."""
     with Foreign(net):
         try:
             for host in (net.a, net.b):
@@ -82,7 +82,7 @@ def af_packet_beside(net):
 
 
 def ours_is_kept(net):
-    """The kernel permits no user to replace or detach rocid's program. After rocid has ended, the interface is free."""
+    """While rocid runs, `ip link` can neither replace nor detach rocid's program. After rocid has ended, the interface must be free."""
     try:
         for host in (net.a, net.b):
             host.start(host.device('af_xdp'))

@@ -1,4 +1,4 @@
-"""The guest, the namespace with the other ends of its NICs and a rocid on them, and the traffic between them."""
+"""The guest, the namespace with the other ends of its NICs and the rocids on them, and the traffic between them."""
 import contextlib
 import dataclasses
 import itertools
@@ -102,8 +102,8 @@ class Inside:
 
 
 class Bench:
-    """The guest and its peers; use with `with`. The namespace `inside` has one tap per NIC, and one rocid with a device per tap. A device has the
-    name of its NIC."""
+    """The guest and its peers; use with `with`. The namespace has one tap per NIC, one rocid with a device per tap, and one rocid with a
+    VLAN device. A device on a tap has the name of its NIC."""
 
     def __init__(self, words=None):
         self.name = f'roci-nic-{os.getpid()}'
@@ -190,7 +190,7 @@ class Bench:
     # ---- traffic ------------------------------------------------------------------------------------------------------
 
     def cross(self, us, them, program, family='ipv4', we_serve=False):
-        """Runs a program like perftest at both ends. Returns the client's output."""
+        """Runs a program like perftest at both ends. Returns the client's figure as text."""
         port = next(_ports)
         option = '-g' if 'pingpong' in program else '-x'
 

@@ -37,7 +37,7 @@ def systemd():
 
 
 def contents(build):
-    """`build` is Meson's build folder."""
+    """Returns the contents of the guest. `build` is Meson's build folder."""
     ours = {'usr/bin/rocid': 'apps/rocid/rocid', 'usr/bin/roci': 'apps/roci/roci',
             f'{LIB}/rocinante/libibverbs.so.1': 'verbs_api/libibverbs/libibverbs.so.1',
             f'{LIB}/rocinante/librdmacm.so.1': 'verbs_api/librdmacm/librdmacm.so.1'}
@@ -57,7 +57,7 @@ class Nic:
     name: str
     number: int
     words: str  # QEMU's device and its options
-    queues: int = 1  # queues of rocid's device; it has as many engines
+    queues: int = 1  # queues of rocid's device, and engines of rocid, in the case with several queues
     tap: str = ''  # further options of the tap
     interrupts: bool = True  # true: frames cause interrupts
 

@@ -51,7 +51,8 @@ class Rows:
         return self.cross('ib_write_bw -F -m 4096 -s 65536 -n 20')()
 
     def idle(self):
-        """Frames wake an engine that would otherwise sleep for up to a second."""
+        """Frames must reach an engine that may sleep for up to a second: by an interrupt, or, with a NIC that causes none, because rocid
+        polls."""
         def looked():
             return sum(int(n) for line in self.bench.guest.must(f'grep {self.nic.address} /proc/interrupts').splitlines() for n in re.findall(r'\s(\d+)(?=\s)', line))
         check(self.bench.ping(f'10.9{self.nic.number}.0.2'), 'no answer to ping')
@@ -67,7 +68,7 @@ class Rows:
         return f'{after - before} interrupts for 6 pings, round trip {middle:.1f} ms'
 
     def checksums(self):
-        """The peer accepts the NIC's header checksums. rocid counts wrong checksums, whether the NIC or rocid detects them."""
+        """rocid must count each kind of wrong frame, whether the NIC or rocid detects the fault."""
         left = self.bench.status(self.inside)['ports'][0]['checksum_offload']
         to = (self.nic.mac, f'10.9{self.nic.number}.0.1', f'10.9{self.nic.number}.0.2')
         for what, where in ((what, where) for what, where in wrong.KINDS if 'cut' not in what):  # a NIC pads frames that are too short

@@ -1,4 +1,5 @@
-"""One link: a network namespace with a tap. rocid is at its kernel end (a packet socket), the guest with Soft-RoCE at the other end."""
+"""The links between rocid and a guest with Soft-RoCE. Usually the link is a tap in a network namespace: rocid is at the tap's kernel end,
+the guest at the other end."""
 import contextlib
 import dataclasses
 import json
@@ -56,10 +57,10 @@ NETS = {
     'tap': Net(US, THEM, f'port = "af_packet"\ninterface = "{TAP}"\n', US['ipv4'], THEM['ipv4']),
     # The guest's kernel has a VLAN interface; rocid tags its frames itself.
     'vlan': Net(addresses(97, 1), addresses(97, 2), f'port = "af_packet"\ninterface = "{TAP}"\nvlan = {VLAN}\n' + ours(97), US['ipv4'], THEM['ipv4']),
-    # The guest's NIC is the other end of rocid's port. rocid handles no TCP, which has its own tap.
-    # A plain UDP socket of the kernel that has the tap; and of a host behind a router that has it.
+    # rocid has a plain UDP socket: in the namespace of the tap (udp), or behind a router that has the tap (routed).
     'udp': Net(US, THEM, f'port = "udp"\ninterface = "{TAP}"\n', US['ipv4'], THEM['ipv4']),
     'routed': Net(addresses(96, 1), THEM, 'port = "udp"\ninterface = "far0"\n', addresses(96, 1)['ipv4'], THEM['ipv4']),
+    # The guest's NIC is the other end of rocid's port. rocid handles no TCP, which has its own tap.
     'vhost': Net(US, THEM, 'port = "vhost_user"\npath = "{vhost}"\nmac = "02:00:00:00:99:01"\n' + ours(99), '10.98.0.1', '10.98.0.2'),
 }
 
@@ -148,7 +149,7 @@ class Wire:
 
     def __init__(self, folder):
         self.name = f'roci-rxe-{os.getpid()}'
-        self.inside = self.guest_inside = ['ip', 'netns', 'exec', self.name]  # rocid and our programs; QEMU
+        self.inside = self.guest_inside = ['ip', 'netns', 'exec', self.name]  # for rocid and our programs; for QEMU
         self.folder, self.guest, self.stack = folder, None, contextlib.ExitStack()
 
     def ip(self, *words):
@@ -195,7 +196,7 @@ class Wire:
                         ' && '.join(f'ip address add {a} dev {name}' for a in with_prefix(NETS['vlan'].them)))
 
     def restart_guest(self):
-        """Starts a new guest after the kernel's Soft-RoCE has hung."""
+        """Replaces the guest by a new one. Called after a failure, because the kernel's Soft-RoCE may have hung."""
         self.guest.__exit__()
         self.start_guest()
 
@@ -205,7 +206,7 @@ class Wire:
         self.stack.close()
 
     def guest_loss(self, rules):
-        """Applies tc netem to the RoCE frames of the guest ("loss 1%"), but not to TCP. An empty string removes it."""
+        """Applies netem rules such as "loss 1%" to the RoCE frames of the guest, but not to TCP. '' removes the rules."""
         self.guest.run('tc qdisc del dev eth0 root')
         if not rules:
             return
@@ -224,7 +225,7 @@ class Wire:
 
 
 class RoutedWire(Wire):
-    """rocid is in a namespace of its own; that of the tap is a router."""
+    """rocid is in a namespace of its own. The namespace of the tap is a router."""
 
     kernel_has = addresses(99, 3)
 

@@ -19,9 +19,10 @@ class Case:
     tries: int = 2  # tries with faults, or if the guest itself fails
     ours: tuple = ()  # settings of rocid, for faults on this side
     theirs: str = ''  # netem rules in the guest, for faults on the other side
-    listens: str = 'tcp'  # how to detect that the server is ready: tcp port, rdma_cm, or itself
+    listens: str = 'tcp'  # how Runner.ready() sees that the server listens: on a TCP port, by rdma_cm, or not at all (itself)
     shows: str = ''  # text that the client's output must contain
     net: str = 'tap'  # key of bench.NETS
+    most_inquiries: int = -1  # loss inquiries that we may send during the case; at least one must be sent. -1: any number, or none
     judged: bool = False  # checks every frame by tshark, and its ICRC by an independent computation
 
 
@@ -64,6 +65,9 @@ def losses():
         settings = tuple(f'fault.{s}' for s in ours.split())
         yield ops(f'RC: they have {rules}', '-r 5 -s 0,1,1024,5000,65536', RC_OPERATIONS, theirs=rules, quick=quick, limit=180)
         yield ops(f'RC: we have {ours}', '-r 5 -s 0,1,1024,5000,65536', RC_OPERATIONS, ours=settings, quick=quick, limit=180)
+    # Soft-RoCE must drop our inquiries. The case has one connection, which sends at most three of them.
+    yield ops('RC: we lose 5 % of what we send, and they ignore loss inquiries', '-r 20 -s 65536', 'write', ours=('fault.drop=0.05', 'engine.loss_reports=on'), limit=180,
+              most_inquiries=3)
     yield ops('RC: both lose 1 %, IPv6', '-r 5 -s 0,1,1024,5000,65536', RC_OPERATIONS, theirs='loss 1%', ours=('fault.drop=0.01',), family='ipv6',
               quick=False, limit=180)
 
@@ -88,7 +92,7 @@ def programs():
 
 
 def other_nets():
-    """Returns cases over a VLAN, and with the guest's NIC connected to rocid's vhost_user port. Only the link differs, not the protocol."""
+    """Yields cases over a VLAN, and with the guest's NIC connected to rocid's vhost_user port. Only the link differs, not the protocol."""
     pingpong, perftest = 'ibv_rc_pingpong -d {dev} -g {gid} -p {port} -n 200 -s 5000 -m 1024 -c', 'ib_write_bw -d {dev} -x {gid} -p {port} -F -m 4096 -s 65536 -n 100'
     for net, what in (('vlan', 'VLAN'), ('vhost', 'vhost_user')):
         for family in ('ipv4', 'ipv6'):

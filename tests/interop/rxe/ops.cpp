@@ -4,8 +4,8 @@
 //
 //     ops -d DEVICE -g GID [-m MTU] [-t rc|uc|ud] [-q QPS] [-r ROUNDS] [-p PORT] [-s SIZE,SIZE…] [SERVER] OPERATION…
 //
-// Without SERVER the program waits for a client. SERVER is an address. Operations are names of kOps. On success the last line is
-// "ops: N checks passed" and the exit status 0.
+// Without SERVER the program waits for a client. SERVER is an address. Operations are names of kOps or kFaults. On success the
+// last line is "ops: N checks passed" and the exit status 0.
 #include <arpa/inet.h>
 #include <infiniband/verbs.h>
 #include <netdb.h>
@@ -392,7 +392,7 @@ struct Fault {
     bool bad_key, peer_gone;
     uint8_t rnr;
     ibv_wc_status active, passive;  ///< expected statuses; passive: of the receive, if one is posted
-    /// Statuses of Soft-RoCE at either end if they differ from the specification.
+    /// Statuses if Soft-RoCE is the responder and differs from the specification; IBV_WC_SUCCESS: no difference.
     ibv_wc_status rxe_active = IBV_WC_SUCCESS, rxe_passive = IBV_WC_SUCCESS;
 };
 constexpr Fault kFaults[] = {

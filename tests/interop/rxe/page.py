@@ -46,7 +46,7 @@ ICMP "unreachable" messages have no effect: a connection fails only after its re
 
 
 def figure(output):
-    """Returns the average of a perftest table: bandwidth in MB/s or latency in microseconds."""
+    """Returns a figure of perftest's output: the average bandwidth in MB/s or the typical latency in microseconds."""
     header = columns = None
     for line in output.splitlines():
         if '#bytes' in line:

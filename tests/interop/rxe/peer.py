@@ -1,4 +1,4 @@
-"""The guest that plays the peer: the kernel's rdma_rxe, and this machine's RDMA programs over it."""
+"""The guest with the peer: the kernel's rdma_rxe, and this machine's RDMA programs over it."""
 import glob
 import pathlib
 

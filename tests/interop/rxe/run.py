@@ -66,7 +66,7 @@ class Runner:
         return text.replace('ops ', f'{bench.OPS} ', 1).split() if ours and text.startswith('ops ') else text.split() if ours else text
 
     def ready(self, case, server):
-        """Waits until the server listens."""
+        """Waits until the server listens, or two seconds if this cannot be seen."""
         if case.listens == 'itself':
             return
         look = f'ss -ltnH "sport = :{self.port}"' if case.listens == 'tcp' else 'rdma resource show cm_id | grep LISTEN'
@@ -87,7 +87,7 @@ class Runner:
         self.wire.guest_loss(case.theirs)
         ours_is, theirs_is = ('server', 'client') if case.we_serve else ('client', 'server')
         ours, theirs = self.words(case, getattr(case, ours_is), True), self.words(case, getattr(case, theirs_is), False)
-        with self.judged() if case.judged else contextlib.nullcontext():
+        with self.judged() if case.judged else contextlib.nullcontext(), self.counted(case):
             return self.both(case, ours, theirs)
 
     @contextlib.contextmanager
@@ -100,6 +100,16 @@ class Runner:
             frames = watch.stop()
         if why := watch.refusal or ('too much to judge all of it' if watch.cut() else '') or judge.complaint(frames):
             raise bench.Failure(why)
+
+    @contextlib.contextmanager
+    def counted(self, case):
+        """Checks how many loss inquiries we send. None of them is answered."""
+        before = self.rocid.counters()['loss_inquiries']
+        yield
+        now = self.rocid.counters()
+        sent, used = now['loss_inquiries'] - before, now['loss_reports_used']
+        if case.most_inquiries >= 0 and not 0 < sent <= case.most_inquiries or used:
+            raise bench.Failure(f'{sent} loss inquiries were sent, and {used} reports were used')
 
     def both(self, case, ours, theirs):
         if case.we_serve:
@@ -123,7 +133,8 @@ class Runner:
         return outputs
 
     def attempt(self, case):
-        """Repeats a case (case.tries) in a new guest if the kernel's Soft-RoCE may have hung, which happens under loss."""
+        """Runs a case. If it fails, and frames were faulty or the guest itself failed, repeats it in a new guest, because Soft-RoCE may
+        have hung. Makes at most case.tries tries."""
         start = time.monotonic()
         for number in range(1, case.tries + 1):
             try:
@@ -159,7 +170,7 @@ def run_on(make, chosen, report, end):
             report.kernel = wire.guest.must('uname -r').strip()
             runner = Runner(wire, report)
             with runner.stack:
-                # There is one rocid per setting.
+                # Cases with the same settings follow each other, so that they use one rocid.
                 for case in sorted(chosen, key=lambda c: (c.net, c.ours)):
                     if time.monotonic() < end:
                         runner.attempt(case)
@@ -179,7 +190,7 @@ PORTS = {'af_packet': 'tap', 'udp': 'udp', 'routed': 'routed'}  # the net of a c
 
 
 def on_ports(all_cases, ports):
-    """The cases on each of these ports; those of other nets once."""
+    """Yields the cases of the net 'tap' on each of these ports, and the other cases once, with af_packet."""
     for port in ports:
         for case in all_cases:
             if case.net == 'tap' and port != 'af_packet':

@@ -60,9 +60,8 @@ def roce_parts(frame):
 
 
 def icrc(ip, udp):
-    """Computes the ICRC (RoCEv2 annex A17.3.3): CRC-32 over eight bytes 0xff, then the packet, in which every field that a router may change is set
-    to
-    ones. The last four bytes of `udp` are the place of the ICRC, little endian."""
+    """Computes the ICRC (RoCEv2 annex A17.3.3): CRC-32 over eight bytes 0xff, then the packet, in which every field that a router may
+    change is set to ones. The last four bytes of `udp` are the place of the ICRC, little endian."""
     ip, udp = bytearray(ip), bytearray(udp)
     if ip[0] >> 4 == 4:
         for i in (1, 8, 10, 11):  # type of service, time to live, header checksum

@@ -40,14 +40,6 @@ def ack_syndrome(packet):
     return 'no credits (31)' if int(text) == 31 else 'credits'
 
 
-def nak_syndrome(packet):
-    """Returns the AETH syndrome of an RNR NAK (001ttttt) or a NAK (011ccccc), which has its kind and code."""
-    text = packet['infiniband.aeth.syndrome']
-    if not text or not int(text) >> 5:
-        return ''
-    return f'{int(text):#04x}'
-
-
 def port_range(packet):
     """Returns the range of the UDP source port. Annex A17.3.2 requires the dynamic range; Linux uses 0xC000 and above."""
     return 'dynamic (0xc000 and above)' if int(packet['udp.srcport']) >= 0xc000 else packet['udp.srcport']
@@ -121,7 +113,8 @@ def ack_request(packets):
 
 
 def lengths_text(theirs, mine):
-    """Returns the frame lengths that both have for the same operations. Equal lengths mean equal segmentation, headers and padding."""
+    """Returns the frame lengths that occur both in the reference and in ours for the same operations. Equal lengths mean equal
+    segmentation, headers and padding."""
     reference, ours = ({int(p['frame.len']) for p in packets} for packets in (theirs, mine))
     common = sorted(reference & ours)
     return ', '.join(map(str, common)) if common else f'none in common: {sorted(reference)} and {sorted(ours)}'
@@ -156,7 +149,7 @@ def port_sequences(packets):
 
 
 def flow_complaints(packets):
-    """A connection has one UDP source port (A17.3.2), because switches that hash on it must not reorder a QP. A later QP with the same number may
-    have another port. So a port may change, but never change back."""
+    """Returns a complaint per QP whose UDP source port alternates. A connection has one UDP source port (A17.3.2), because switches that
+    hash on it must not reorder a QP. A later QP with the same number may have another port. So a port may change, but never change back."""
     return [f'packets to QP {qp} alternate between UDP source ports {", ".join(ports)}'
             for (qp, _), ports in port_sequences(packets).items() if len(ports) != len(set(ports))]

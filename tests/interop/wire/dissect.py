@@ -23,8 +23,8 @@ def tshark(path, *args):
 
 
 def malformed(path):
-    """Returns the frames that the dissector reports as malformed or with an error. It reports a UDP checksum of zero over IPv6 as an error. RoCEv2
-    permits it, because the ICRC covers the datagram (RFC 6936)."""
+    """Returns the frames that the dissector reports as malformed or with an error. Ignores errors of frames with a UDP checksum of zero
+    over IPv6, which the dissector reports but RoCEv2 permits, because the ICRC covers the datagram (RFC 6936)."""
     return tshark(path, '-Y', '_ws.malformed || ip.checksum.status == "Bad" || (_ws.expert.severity == error && !(ipv6 && udp.checksum == 0))')
 
 

@@ -12,7 +12,7 @@ import dissect
 
 
 class Watch:
-    """Runs `roci pcap` on a rocid's devices. It ends after the first `most` bytes, so that it does not slow down the case."""
+    """Runs `roci pcap` on a rocid's devices. The capture ends after the first `most` bytes, so that it does not slow down the case."""
 
     def __init__(self, roci, socket, most):
         self.most, self.bytes, self.dropped = most, bytearray(), 0

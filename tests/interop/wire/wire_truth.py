@@ -69,6 +69,30 @@ Equal frame lengths for the same operations mean equal segmentation, header layo
 
 AckReq is the ACK request bit of the BTH. Soft-RoCE sets the bit in the last packet of a message. Rocinante may also set it within a long
 message, to get ACKs before its window is full. "only in the reference" marks opcodes that only the capture of Soft-RoCE contains.
+
+## Loss reports
+
+Rocinante also sends packets that no other implementation knows ([docs/loss.md](loss.md)). They occur only after a loss, so none of the operations above has one. A requester that
+finds a loss sends at most three inquiries per connection. The peer sends reports only if it is a Rocinante that got an inquiry, and only while packets are missing.
+
+| bytes | content |
+| --- | --- |
+| BTH (12) | opcode 0xc0, of the range for manufacturers (IBA 9.2.1). TVer 15. P_Key 0xffff. The QP number of the peer. A PSN 2^22 before the expected one. No ACK request |
+| 0–3 | "Roci" |
+| 4 | version of this layout: 1 |
+| 5 | 0: inquiry, 1: report. All fields below are 0 or have no meaning in an inquiry |
+| 6–7 | number of the report |
+| 8–9 | number of PSNs that the report covers, 0 to 256 |
+| 10–11 | number of later packets that a late packet may have behind it |
+| 12–15 | expected PSN of the responder: the first missing packet |
+| 16–19 | newest PSN that has arrived |
+| 20–51 | bitmap: bit i is 1 if packet (expected PSN + i) has arrived. Bit 0 is the lowest bit of the first byte |
+| 52–55 | ICRC |
+
+A receiver drops such a packet silently for each of two reasons: its opcode belongs to no transport service (IBA 9.2.1), and it does not support the version (IBA 9.2.2). Soft-RoCE needs the
+second reason. It masks the opcode of a packet for an RC QP with 0 (`check_type_state` in `rxe_recv.c`), so each opcode passes. A packet with an unknown opcode is then no request, and
+the completer takes it for a response, which might complete a work request. But `hdr_check` drops each packet whose TVer is not 0 before that. The PSN is a third protection: a completer takes it for
+an old duplicate. Wireshark shows an unknown opcode.
 '''
 
 

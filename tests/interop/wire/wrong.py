@@ -1,4 +1,4 @@
-"""RoCEv2 frames over IPv4 with one fault each, and the counter in which rocid counts each fault."""
+"""RoCEv2 frames over IPv4 with at most one fault, and the counter in which rocid counts each kind."""
 import struct
 
 import capture
@@ -17,8 +17,8 @@ def address(text):
 
 
 def frame(to_mac, source, to, fragment=0x4000, udp_length=None, header_checksum=0, icrc=0, cut=0):
-    """Returns an RC SEND Only without payload, for a queue pair that does not exist. The arguments replace the correct values of fields. For the two
-    checksums they are the bits to flip."""
+    """Returns an RC SEND Only without payload, for a queue pair that does not exist. `fragment` and `udp_length` replace the correct
+    values. `header_checksum` and `icrc` are the bits to flip. `cut` is the number of bytes that are missing at the end."""
     bth = struct.pack('>BBHII', 4, 0x40, 0xffff, NOBODYS_QP, 0)
     udp = struct.pack('>HHHH', 50000, capture.ROCE_PORT, udp_length or 8 + len(bth) + 4, 0)
     ip = struct.pack('>BBHHHBBH4s4s', 0x45, 0, 20 + 8 + len(bth) + 4, 0, fragment, 64, 17, 0, address(source), address(to))

@@ -1,4 +1,4 @@
-// What a capture of a device's frames says of its counters. It knows the protocol and nothing of the stack's state.
+// Computes the counters of a device from a capture of its frames, without access to the stack's state.
 #pragma once
 
 #include <array>
@@ -11,19 +11,19 @@
 
 namespace roci::sim {
 
-/// Of one endpoint with RC or XRC QPs, of which only one sends requests.
+/// Counts for one endpoint with RC or XRC QPs. Only one of the QPs may send requests.
 class CaptureJudge {
 public:
-    /// `keeps`: the endpoint keeps requests that come before an earlier one, and executes them when their turn comes.
+    /// If `keeps` is true, the endpoint keeps requests that arrive out of order and executes them in order.
     explicit CaptureJudge(uint32_t endpoint, bool keeps = true) : endpoint_(endpoint), keeps_(keeps) {}
 
-    /// The next frame of the capture.
+    /// Evaluates the next frame of the capture.
     void take(const Sent& frame);
 
-    /// By the counter's name; all that a capture shows, also those that are 0.
+    /// of_device() and of_qp() return the values of the counters in kDevice and in kQp, by name.
     const std::map<std::string, uint64_t>& of_device() const { return device_; }
     const std::map<std::string, uint64_t>& of_qp() const { return qp_; }
-    /// Fatal NAKs sent, by code (invalid request, remote access, remote operational error).
+    /// Returns the number of NAKs sent with `code` (1 invalid request, 2 remote access, 3 remote operational error).
     uint64_t naks_sent(uint8_t code) const { return naks_[code]; }
 
     static constexpr const char* kDevice[] = {"tx_frames",
@@ -61,7 +61,7 @@ private:
         bool known = false;
         Psn expected;
         std::map<uint32_t, wire::Packet> kept;                     // by PSN
-        std::map<uint32_t, std::vector<const char*>> counted_for;  // by PSN: what its message counted
+        std::map<uint32_t, std::vector<const char*>> counted_for;  // by PSN of a message: the counters incremented for it
     };
     void sent(const Sent& frame);
     void sent_request(const wire::Packet& p);
@@ -79,8 +79,8 @@ private:
     std::map<uint32_t, Inbound> inbound_;  // by QP
     uint32_t last_inbound_ = 0;
     bool sending_ = false;
-    Psn acked_, next_;                      // of the requests sent: the oldest without an answer, the one behind the newest
-    std::map<uint32_t, uint32_t> answers_;  // requests with responses of their own: PSN, packets
+    Psn acked_, next_;                      // PSNs of the requests sent: the oldest without an answer, the next new one
+    std::map<uint32_t, uint32_t> answers_;  // requests sent that are not answered by an ACK: PSN, response packets
     Gid peer_;
 
     template <size_t n>

@@ -109,7 +109,7 @@ struct SendWr {
 class Client {
 public:
     /// Opens a session on a device of the host. A refused call throws an exception; calls named try_… return the errno instead.
-    /// `uid` is the client's user. With kNextUser the users of WorldOptions take turns.
+    /// `uid` is the client's user. kNextUser selects the users of WorldOptions in turn.
     Client(Host& host, uint32_t device, uint32_t uid = kNextUser);
     static constexpr uint32_t kNextUser = ~0u;
     ~Client();
@@ -119,7 +119,8 @@ public:
     int pid() const { return pid_; }
     Host& host() { return host_; }
 
-    /// Sends a request and returns the errno of the reply. `body` receives the reply's body, padded with zeros.
+    /// Sends a request and returns the errno of the reply. `body` receives the reply's body. If the reply asks for a chunk, the
+    /// function adds the chunk and repeats the request.
     int call(abi::Op op, std::span<const std::byte> request, std::span<std::byte> body, std::span<const int> fds = {});
     int call_once(abi::Op op, std::span<const std::byte> request, std::span<std::byte> body, std::span<const int> fds);
     int add_chunk(uint64_t length);
@@ -158,7 +159,7 @@ public:
     void to_state(Qp& qp, uint32_t state);
     abi::QueryQpReply query(Qp& qp);
 
-    /// Returns false if there is no free slot, or if the slot has too few SGEs.
+    /// Returns false if no slot is free or if the request does not fit into a slot.
     bool post_send(Qp& qp, const SendWr& wr);
     bool post_recv(Qp& qp, uint64_t id, const std::vector<Sge>& sges);
     bool post_srq_recv(Srq& srq, uint64_t id, const std::vector<Sge>& sges);

@@ -1,5 +1,6 @@
 // Load of RC and XRC. All messages must arrive exactly once, in order, with the right data. An RC actor sends and receives on one
-// QP. An XRC actor sends on an XRC initiator, and receives through the SRQs that requests to its XRC target name.
+// QP. An XRC actor sends on an XRC initiator QP. It receives through SRQs: each request to its XRC target QP contains the number
+// of an SRQ.
 #pragma once
 
 #include "sim/load.hpp"
@@ -13,8 +14,8 @@ struct Work {
     uint32_t length = 0;
     bool signaled = false;
     uint32_t imm = 0;
-    size_t inbox = 0;       ///< number of the peer's inbox that a SEND goes to
-    std::vector<Sge> sges;  ///< memory of the data; a READ writes there
+    size_t inbox = 0;       ///< index of the peer's inbox that a SEND goes to
+    std::vector<Sge> sges;  ///< local memory of the data; a READ writes its result there
     uint64_t remote = 0;    ///< offset in the window of the peer
     uint64_t expected = 0;  ///< atomics: expected value of the word before the operation
 };
@@ -30,7 +31,7 @@ public:
     uint64_t done() const { return completed_; }
 
 private:
-    static constexpr uint64_t kWords = 64;  ///< reserved at the end of the window: word 0 for atomics, word 1 for atomic writes
+    static constexpr uint64_t kWords = 64;  ///< bytes at the end of the window: word 0 for atomics, word 1 for atomic writes
     void create_queues(bool xrc);
     void post();
     Work plan_work();
@@ -53,7 +54,7 @@ private:
     Cq *send_cq_, *recv_cq_;
     Pool source_;  // payload of SENDs and WRITEs
     Pool target_;  // results of READs, and original values of atomics
-    Pool window_;  // memory that the peer accesses; the peer moves the cursor
+    Pool window_;  // memory that the peer accesses; the peer allocates from it
     std::vector<Inbox> inboxes_;
     Qp *out_ = nullptr, *in_ = nullptr;
     Actor* peer_ = nullptr;

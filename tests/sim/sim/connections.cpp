@@ -1,6 +1,6 @@
-// Load of connections: programs connect by rdma_cm, exchange messages and disconnect, again and again. In every other world of it
-// programs also reject requests, destroy their ids at random moments, and are killed. The events of an id come in a legal order,
-// private data arrives whole, a request arrives once, and what completed at the sender has arrived at the receiver.
+// Load of connections: programs repeatedly connect by rdma_cm, send messages and disconnect. If the load is not strict, programs
+// also reject requests, destroy their ids at random moments, and are killed. The load checks that the events of an id have a
+// legal order, that private data is complete, that a REQ arrives once, and that messages completed at the sender have arrived.
 #include <infiniband/verbs.h>
 
 #include <cstring>
@@ -19,22 +19,22 @@ using Kind = host::rdma_cm::CmEventType;
 constexpr uint32_t kTcp = 0x106;
 constexpr uint16_t kPort = 7174;
 constexpr uint32_t kMostMessages = 4, kLinks = 3, kPlaces = 32;
-constexpr uint32_t kInit = 0, kRtr = 1, kRts = 2;  ///< index of CmEventReply::qp
+constexpr uint32_t kInit = 0, kRtr = 1, kRts = 2;  ///< indices of CmEventReply::qp
 
-/// What both ends must agree on. The first two members are the private data of the REQ.
+/// One attempt to connect. The first three members are the private data of the REQ.
 struct Attempt {
     uint32_t number = 0, messages = 0, length = 0;
-    uint32_t requests = 0;     ///< how often its REQ was delivered to the listener's program
+    uint32_t requests = 0;     ///< number of times that the listener's program got the REQ
     uint32_t sent = 0;         ///< messages that completed with success at the caller
     uint32_t arrived = 0;      ///< messages that the callee received
     bool established = false;  ///< at the caller
-    bool disturbed = false;    ///< a program rejected it, destroyed an id of it, or was killed
+    bool disturbed = false;    ///< a program rejected the attempt, destroyed one of its ids, or was killed
     uint64_t tag(uint32_t message) const { return uint64_t{number} << 8 | message; }
 };
-/// What outlives the programs.
+/// State that remains when a program is killed.
 struct Shared {
     std::deque<Attempt> attempts;
-    std::set<uint32_t> qpns;  ///< of all queue pairs ever
+    std::set<uint32_t> qpns;  ///< QPNs of all QPs created so far
 };
 
 enum class Step : uint8_t { resolving, routing, connecting, answered, requested, accepted, connected, leaving, ended, over };
@@ -43,7 +43,7 @@ struct Rule {
     Step from;
     Kind event;
     Step to;
-    bool disturbed;  ///< only where a program disturbed the attempt, or the network loses many frames in a row
+    bool disturbed;  ///< legal only if a program disturbed the attempt or the network loses many frames
 };
 /// The legal events of an id, as rdma_get_cm_event(3) describes them.
 constexpr Rule kRules[] = {
@@ -71,13 +71,13 @@ struct Link {
     Attempt* attempt = nullptr;
     Step step = Step::resolving;
     Qp* qp = nullptr;
-    uint32_t place = 0;  ///< of its messages in the program's memory
+    uint32_t place = 0;  ///< index of the id's buffers in the program's memory
     uint32_t posted = 0, completed = 0;
     bool failed = false;
     abi::CmQpAttrReply attributes[3]{};
 };
 
-/// A program with an event channel. `strict`: nothing disturbs a connection.
+/// A program with an event channel. If `strict` is true, nothing disturbs a connection.
 class Program {
 public:
     Program(Host& host, uint32_t device, Shared& shared, uint32_t largest, bool strict, Rng rng)
@@ -99,7 +99,7 @@ public:
     Client& client() { return client_; }
     uint64_t events() const { return events_; }
     size_t links() const { return links_.size(); }
-    /// All attempts that this program takes part in may fail from now on.
+    /// Marks all attempts of this program as disturbed, so that they may fail.
     void disturb_all() {
         for (auto& [id, link] : links_) link.attempt->disturbed = true;
     }
@@ -158,13 +158,13 @@ protected:
         link.qp = nullptr;
         places_.insert(link.place);
     }
-    /// Brings the QP into the state by the attributes of the last event, as librdmacm does.
+    /// Modifies the QP to `state` with the attributes of the last event, as librdmacm does.
     void apply(Link& link, uint32_t state) {
         const abi::CmQpAttrReply& a = link.attributes[state];
         if (a.mask == 0) broken("no attributes for QP state %u at step %d", state + 1, int(link.step));
         must(client_.try_modify(*link.qp, a.mask, a.attr), "modify_qp by the attributes of rdma_cm");
     }
-    /// Destroys the id, in step `over` or before.
+    /// Destroys the id. Marks an attempt that has not ended as disturbed.
     void destroy(Link& link) {
         if (link.step != Step::ended && link.step != Step::over) link.attempt->disturbed = true;
         if (rng_.chance(0.5)) destroy_qp(link);
@@ -174,7 +174,7 @@ protected:
         links_.erase(link.id);
     }
     int call(Op op, uint32_t id) { return client_.try_call(op, abi::HandleRequest{id, 0}); }
-    /// The other end may have ended the connection before the call, so that the call fails.
+    /// Checks the errno of a call. If the program is not strict, EINVAL is legal: the other end may have ended the connection.
     void must_unless_disturbed(const Link& link, int error, const char* what) {
         if (error != 0 && (strict_ || error != EINVAL)) must(error, what);
         (void)link;
@@ -227,7 +227,7 @@ private:
 class Caller final : public Program {
 public:
     using Program::Program;
-    /// `left`: number of attempts that are still to be made.
+    /// `left` is the number of attempts that are still to be made.
     void act(const Peer& server, uint32_t& left) {
         poll();
         if (left > 0 && links_.size() < kLinks && rng_.chance(0.3)) {
@@ -287,7 +287,7 @@ private:
         apply(link, kRts);
         const int error = call(Op::cm_establish, link.id);
         must_unless_disturbed(link, error, "cm_establish");
-        if (error != 0) return;  // an event says why
+        if (error != 0) return;  // an event reports the reason
         link.step = Step::connected;
         link.attempt->established = true;
     }
@@ -350,7 +350,7 @@ private:
         if (seen[0] >= shared_.attempts.size()) broken("a request with unknown private data");
         Attempt& a = shared_.attempts[seen[0]];
         if (seen[1] != a.messages || seen[2] != a.length) broken("attempt %u: the private data of the REQ is wrong", a.number);
-        // After a REJ, a copy of the REQ that the network kept back counts as a new request.
+        // After a REJ, a delayed copy of the REQ counts as a new request.
         if (++a.requests != 1 && !a.disturbed) broken("attempt %u was delivered %u times", a.number, a.requests);
         std::copy(std::begin(e.qp), std::end(e.qp), add_link(e.id, a, Step::requested).attributes);
     }
@@ -364,7 +364,7 @@ private:
             link.attempt->disturbed = true;
             abi::CmRejectRequest r{};
             r.id = link.id;
-            (void)client_.try_call(Op::cm_reject, r);  // the caller may have given up meanwhile
+            (void)client_.try_call(Op::cm_reject, r);  // the caller may have ended the attempt meanwhile
             link.step = Step::over;
             return destroy(link);
         }
@@ -384,7 +384,7 @@ private:
         must_unless_disturbed(link, error, "cm_accept");
         if (error == 0) link.step = Step::accepted;
     }
-    /// The connection has ended. What completed at the caller must be here, as nothing else takes receives.
+    /// Ends the link after its connection. Every message that completed at the caller must have arrived.
     void leave(Link& link) {
         if (link.qp != nullptr) {
             const Attempt& a = *link.attempt;

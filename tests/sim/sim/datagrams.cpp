@@ -70,8 +70,8 @@ public:
     Datagrams(const Seats& s, const Plan& plan, Rng& rng)
         : plan_(plan), a_(s.left, s.left_device, plan, rng.fork()), b_(s.right, s.right_device, plan, rng.fork()) {
         const uint32_t gid = uint32_t(rng.below(2));
-        // A multicast group of IPv4 or IPv6, like the GIDs. Each load has its own group, whose number is the QPN of the first
-        // member.
+        // The group has the address family of the GIDs. The address contains the QPN of the first member, so each load has its
+        // own group.
         static_assert(sizeof(Gid) == 16);
         const uint32_t number = a_.members[0].qp->qpn;
         if (gid == 0) {
@@ -123,7 +123,7 @@ private:
         for (uint64_t n = s.rng.chance(0.3) ? s.rng.below(6) : 0; n > 0; --n) post(s, other);
     }
 
-    /// Attaches or detaches a QP. The QP may still receive datagrams that are in the network, but need not.
+    /// Attaches or detaches a QP. After that the QP may, but need not, receive datagrams that are still in the network.
     void attach_or_detach(Side& s, Member& m) {
         const abi::Op op = m.attached ? abi::Op::detach_mcast : abi::Op::attach_mcast;
         if (s.client.try_mcast(op, *m.qp, group_) != 0) broken("multicast: %s", s.client.reason().c_str());
@@ -167,7 +167,7 @@ private:
         sent_list_.push_back(d);
     }
 
-    /// Reads or writes the first four bytes of a message, which may cross segments.
+    /// Reads or writes the four bytes after the first `skip` bytes of the SGEs. The four bytes may cross SGEs.
     static uint32_t number_of(const std::vector<Sge>& sges, uint32_t number, bool write, uint64_t skip = 0) {
         uint64_t at = 0;
         auto* out = reinterpret_cast<uint8_t*>(&number);
@@ -206,7 +206,7 @@ private:
         if (!d.may_hear.contains(m.qp->qpn))
             broken("datagram %u reached QP %u, which may not hear it (again)", number, m.qp->qpn);
         if (plan_.faults.duplicate == 0) d.may_hear.erase(m.qp->qpn);
-        if (!imm) {  // the number replaces the first bytes of the pattern
+        if (!imm) {  // restores the first bytes of the pattern, which the number replaced
             uint32_t clean;
             uint8_t bytes[4];
             paint(bytes, 4, d.tag);

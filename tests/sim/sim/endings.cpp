@@ -1,6 +1,6 @@
-// Load of endings. At random moments of their traffic programs reset, break and destroy their QPs, deregister memory in use, and
-// are killed. Then they connect again. A posted request completes at most once and in order; it completes exactly once if the
-// program moved the QP to ERR. A message that arrives has the right bytes.
+// Load of endings. At random moments programs reset, break and destroy their QPs, deregister memory in use, and are killed. Then
+// they connect again. A posted request completes at most once and in order. If the program moved the QP to ERR, every posted
+// request completes. A message that arrives has the right bytes.
 #include <infiniband/verbs.h>
 
 #include <array>
@@ -16,8 +16,8 @@ using abi::WrOpcode;
 
 constexpr uint32_t kSlots = 16;  ///< slots per area of a program's memory: maximum number of outstanding requests and receives
 
-/// A program with one QP. One life of the program lasts from one connection to the next. Completions of earlier lives do not
-/// count.
+/// A program with one QP. One life of the program lasts from one connection to the next. The program ignores completions of
+/// earlier lives.
 class Program {
 public:
     Program(Host& host, uint32_t device, uint32_t slot, Rng rng)
@@ -68,7 +68,7 @@ public:
         register_memory();
         memory_kept_ = false;
     }
-    /// Ends the life and leaves the QP in RESET. If the QP was in ERR long enough, all posted requests have been flushed.
+    /// Ends the life and leaves the QP in RESET. If the program moved the QP to ERR, all posted requests must have been flushed.
     void end(const Program& peer) {
         poll(peer);
         check_flushed();
@@ -198,8 +198,8 @@ public:
     }
 
 private:
-    /// Longer than a flush takes, whatever the peer and the network do. Also longer than a frame is in the network, because a
-    /// frame of an earlier connection of the same QPs must not arrive in a later one.
+    /// Time between the steps of an ending. Any flush takes less. A frame stays in the network for less, so that no frame of an
+    /// earlier connection of the same QPs arrives in a later one.
     static constexpr Nanos kRest = 2'000'000;
     static constexpr uint32_t kPhases = 3;
 

@@ -57,11 +57,11 @@ struct Flow {
 };
 
 constexpr uint32_t kNearSwitch = 0, kFarSwitch = 1;
-constexpr uint32_t kTcpSender = 1'000'000, kTcpReceiver = 1'000'001;  ///< no endpoints of the Network
+constexpr uint32_t kTcpSender = 1'000'000, kTcpReceiver = 1'000'001;  ///< endpoints of the switches, but not of the Network
 
-constexpr uint32_t kTcpSegment = 4148;  ///< of the same Ethernet MTU as a path MTU of 4096: 4200 bytes
+constexpr uint32_t kTcpSegment = 4148;  ///< bytes; with IP and TCP headers 4200, the Ethernet MTU for a path MTU of 4096
 
-/// The TCP sender's link is as fast as that of the other senders.
+/// Returns the link of the TCP endpoints. It has the rate of the other senders' links.
 Output tcp_link(const FlowOptions& o) {
     Output link = o.output;
     link.bits_per_second = o.bits_per_second;
@@ -94,6 +94,7 @@ WorldOptions world_options(const FlowOptions& o, uint64_t seed) {
     options.traffic_class = 2;  // ECN-capable, so that frames may be marked
     if (!o.keep) options.engine.reorder_frames = 0;
     options.engine.selective_repeat = o.selective;
+    options.engine.loss_reports = o.reports;
     options.engine.congestion = o.limits;
     options.congestion = o.policy;
     return options;
@@ -116,7 +117,7 @@ struct Player {
           qp(client.create_qp(pd, sent, received, {.max_send_wr = 16, .max_recv_wr = 16})) {}
     void receive() { client.post_recv(qp, 0, {{mr.address(), kBytes, mr.lkey}}); }
     void send() { client.post_send(qp, {.opcode = abi::WrOpcode::send, .sges = {{mr.address(), kBytes, mr.lkey}}}); }
-    /// Polls. Returns true if a message has arrived.
+    /// Polls both CQs. If a message has arrived, posts a receive again and returns true.
     bool take() {
         while (client.poll(sent)) {
         }
@@ -189,6 +190,7 @@ RunResult run_flows(const FlowOptions& o, uint64_t seed) {
     RunResult r;
     w.net().keep_capture(false);
     w.net().set_watch([&](const Sent& s) {
+        if (s.parsed && s.packet.opcode == wire::kLossReportOpcode) return;
         if (s.parsed) r.payload_sent += s.packet.payload_length;
         if (s.parsed && s.fate == Fate::dropped) r.payload_lost += s.packet.payload_length;
     });

@@ -23,6 +23,7 @@ struct FlowOptions {
     Faults faults{};
     bool keep = true;  ///< true: the reorder buffer is on
     bool selective = true;
+    bool reports = false;  ///< the ends exchange loss reports
     cc::Policy policy = cc::Policy::fixed_window;
     cc::Limits limits{};
     bool switched = false;
@@ -30,7 +31,7 @@ struct FlowOptions {
     uint32_t spines = 0;  ///< spine switches between the senders' switch and the receiver's; 0: a single switch
     bool by_packet = false;
     std::optional<TcpKind> tcp{};  ///< a TCP flow beside the others, through the same spine
-    Nanos start_within = 0;        ///< flows begin at a random time until then; something begins at once
+    Nanos start_within = 0;        ///< flows begin at random times before it; the TCP flow, or else the first, begins at once
 };
 
 struct FlowResult {
@@ -45,7 +46,7 @@ struct RunResult {
     Nanos time = 0;
     uint64_t payload_sent = 0, payload_lost = 0, frames_lost = 0;
     uint64_t bytes_needed = 0;
-    OutputCounters queue;      ///< in front of host 0
+    OutputCounters queue;      ///< counters of the output towards host 0
     uint64_t tcp_counted = 0;  ///< bytes since FlowOptions::from
 
     double gigabits() const;         ///< throughput of all flows over the whole run, in Gbit/s
@@ -58,8 +59,7 @@ struct RunResult {
 
 RunResult run_flows(const FlowOptions& o, uint64_t seed);
 
-/// Returns the round-trip times of `rounds` 64-byte SENDs between two hosts, sorted. Each SEND starts when the previous one has
-/// returned.
+/// Sends `rounds` 64-byte SENDs between two hosts, each after the previous one's answer. Returns the sorted round-trip times.
 std::vector<Nanos> ping_pong(const FlowOptions& o, uint32_t rounds, uint64_t seed);
 
 }  // namespace roci::sim

@@ -18,7 +18,7 @@ int64_t first_wrong_byte(const uint8_t* p, uint64_t n, uint64_t tag) {
 
 namespace {
 
-/// Calls f(byte, index) for every byte until f returns false. Returns the index of that byte, or -1.
+/// Calls good(byte, index) for every byte until `good` returns false. Returns the index of that byte, or -1.
 template <class F>
 int64_t first_not(const std::vector<Sge>& sges, F&& good) {
     uint64_t i = 0;
@@ -141,8 +141,9 @@ void Inbox::watch_limit(Rng& rng, Host& host) {
         limit = uint32_t(rng.between(1, 4));
         client->set_srq_limit(*srq, limit);
     }
-    // If all receives were used, the limit event must have come with the last one.
-    if (limit != 0 && posted.empty()) broken("all of the SRQ was used, and no limit event came");
+    // If all receives were used, the limit event must have come with the last one, unless the host still has it: requests of
+    // clients run rounds without passing events on.
+    if (limit != 0 && posted.empty() && !host.has_events()) broken("all of the SRQ was used, and no limit event came");
 }
 
 void resize_by_chance(Rng& rng, Client& client, Cq& cq) {
@@ -154,7 +155,7 @@ void resize_by_chance(Rng& rng, Client& client, Cq& cq) {
 
 void Inbox::resize_by_chance() {
     if (srq == nullptr || !sizes.chance(0.01)) return;
-    // The new size is at least the number of receives that are ever posted, because a size below the queued receives is refused.
+    // The new size is at least the maximum number of posted receives, because a size below the queued receives is refused.
     if (client->try_resize(*srq, uint32_t(sizes.pick(window, 64u, 100u, 1000u))) != 0)
         broken("resize of an SRQ: %s", client->reason().c_str());
 }

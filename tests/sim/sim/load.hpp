@@ -37,10 +37,10 @@ public:
     virtual std::string state() const = 0;
     /// Returns true if the load resets the QP and connects it again with other PSNs.
     virtual bool renews(Qpn) const { return false; }
-    /// Virtual time without progress after which the load counts as hung. It is longer than any chain of its timeouts.
+    /// Returns the virtual time without progress after which the load counts as hung. Chains of the load's timeouts are shorter.
     virtual Nanos patience() const { return kPatience; }
     static constexpr Nanos kPatience = 20'000'000'000;
-    /// True if the load has made no progress for so long that only a timer of seconds can give it some.
+    /// Returns true if the load has made no progress for so long that it must be waiting for a timer of seconds.
     virtual bool waits() const { return false; }
 };
 
@@ -87,7 +87,7 @@ int64_t wrong_in_sges(const std::vector<Sge>& sges, uint64_t skip, uint64_t leng
 bool untouched(const std::vector<Sge>& sges, uint64_t from);
 void empty_sges(const std::vector<Sge>& sges);
 
-/// The memory of the last completed requests: nothing may be placed there again. Their memory must not be used for new ones yet.
+/// The memory of the last kMost completed requests. Nothing may be written there again, and no new request may use it yet.
 class Sealed {
 public:
     void add(const std::vector<Sge>& sges);
@@ -98,7 +98,7 @@ private:
     std::deque<std::vector<Sge>> all_;
 };
 
-/// Memory that is allocated in a circle. It is large enough that the buffers of outstanding requests never overlap.
+/// Memory that is allocated cyclically. It is so large that the buffers of outstanding requests never overlap.
 struct Pool {
     Mr* mr = nullptr;
     uint64_t cursor = 0;
@@ -122,14 +122,14 @@ struct Inbox {
     uint32_t starving = 0;
     uint32_t limit = 0;  ///< SRQ: the armed limit; 0: not armed
     uint32_t limits_hit = 0;
-    /// Posts some receives. At random times it posts none for a while.
+    /// Posts some receives, or at random times none for a while.
     void fill(Rng& rng);
-    /// Removes and returns the oldest buffer, which must be the completed one.
+    /// Removes and returns the oldest buffer. Throws a Failure if its id is not `id`.
     Posted take(uint64_t id);
-    /// Arms the SRQ's limit at random times. The limit event must come exactly once, when fewer receives are left.
+    /// Arms the SRQ's limit at random times. The limit event must come exactly once, when fewer receives than the limit are left.
     void watch_limit(Rng& rng, Host& host);
-    /// Resizes an SRQ at random times, whatever receives the SRQ holds. Uses its own random numbers, so that the traffic of a
-    /// seed does not change.
+    /// Resizes an SRQ at random times, whatever receives the SRQ holds. Takes random numbers from `sizes`, so that the traffic of
+    /// a seed does not change.
     void resize_by_chance();
     Rng sizes{1};
 };

@@ -145,7 +145,7 @@ uint64_t retry_key(const Sent& s) {
 }  // namespace
 
 /// Limits consecutive losses. A QP with seven retries rightly fails after eight losses, but only a dead network should cause
-/// this. So a request and its response are each lost at most three times in a row (seeds 6617 and 81164 exceeded this).
+/// this failure. So a request and its response are each lost at most three times in a row.
 Fate Network::decide(End& end, const Sent& s, Nanos& extra) {
     constexpr uint8_t kMostInARow = 3;
     const Fate fate = draw(end, s, extra);
@@ -203,7 +203,7 @@ Fate Network::draw(End& end, const Sent& s, Nanos& extra) {
 }
 
 void Network::flip_random_bit(std::vector<uint8_t>& bytes) {
-    // Not in the source MAC address: hosts learn it, and no ICRC covers it, only the FCS that the simulator does not have.
+    // Leaves the source MAC address intact: hosts learn it, and only the FCS of a real network protects it, not the ICRC.
     constexpr uint64_t kSource = 6, kSourceEnd = 12;
     uint64_t bit = rng_.below(bytes.size() * 8);
     if (bit / 8 >= kSource && bit / 8 < kSourceEnd) bit += (kSourceEnd - kSource) * 8;
@@ -255,7 +255,7 @@ void Network::transmit(uint32_t from, const uint8_t* data, uint32_t length) {
     s.bytes.assign(data, data + length);
     s.parsed = wire::parse(s.bytes.data(), length, s.packet) == wire::Verdict::ok;
     ++frames_;
-    // The frame leaves when the wire is free, and the wire keeps order; only a delayed frame is overtaken.
+    // The frame leaves when the link is free. Frames arrive in order, except delayed frames and duplicates.
     end.busy_until = std::max(end.busy_until, clock_) + (length + 24) * 8 * Nanos{1'000'000'000} / end.link.bits_per_second;
     const Nanos arrival = std::max(end.busy_until + end.link.latency, end.last_arrival);
     end.last_arrival = arrival;

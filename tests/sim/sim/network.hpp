@@ -1,5 +1,5 @@
 // The simulated network: endpoints with one port per receive queue, connected by a switch that forwards by MAC address. The link
-// of each endpoint has a bandwidth, a latency and faults. The seed determines all events. Tests can record all frames.
+// of each endpoint has a bandwidth, a latency and faults. The seed determines all events. Tests can record frames.
 #pragma once
 
 #include <algorithm>
@@ -22,12 +22,12 @@ namespace roci::sim {
 struct Faults {
     double drop = 0;
     double duplicate = 0;
-    double corrupt = 0;  ///< one bit anywhere in the frame is flipped
+    double corrupt = 0;  ///< one bit of the frame is flipped, but none of the source MAC address
     double delay = 0;    ///< the frame arrives up to max_delay later, and other frames overtake it
     Nanos max_delay = 0;
     double burst = 0;  ///< a burst of loss starts: up to burst_length frames are lost, for at most 10 us
     uint32_t burst_length = 0;
-    double starve = 0;  ///< a tx_alloc or tx_burst call gets fewer frames than requested
+    double starve = 0;  ///< a tx_alloc or tx_burst call handles fewer frames than requested
     double mark = 0;    ///< the frame is marked Congestion Experienced if its sender is ECN-capable
 };
 
@@ -58,7 +58,7 @@ struct Sent {
     std::string text() const;
 };
 
-/// What a test's script does to a frame. `corrupt` flips a bit of the last payload or header byte before the ICRC.
+/// What a test's script does to a frame. `corrupt` flips a random bit, as Faults::corrupt does.
 struct Verdict {
     enum Kind : uint8_t { pass, drop, duplicate, corrupt, delay } kind = pass;
     Nanos delay_by = 0;
@@ -91,7 +91,7 @@ public:
     unsigned tx_burst(io::TxFrame* frames, unsigned count) override;
     void tx_free(io::TxFrame* frames, unsigned count) override;
 
-    /// Returns the number of frames that the engine holds. It is 0 when the engine is idle.
+    /// tx_held() and rx_held() return the number of frames that the engine holds. An idle engine holds none.
     int64_t tx_held() const { return tx_held_; }
     int64_t rx_held() const { return rx_held_; }
     bool rx_waiting() const { return !rx_.empty(); }
@@ -112,7 +112,7 @@ class Network {
 public:
     Network(Rng rng, const Nanos& clock) : rng_(rng), clock_(clock) {}
 
-    /// Returns the number of the new endpoint. `tx_pool` is the number of TX frames per port that the engine may hold at once.
+    /// Adds an endpoint and returns its number. The engine may hold `tx_pool` TX frames per port at once.
     uint32_t add_endpoint(const MacAddress& mac, uint32_t queues, uint32_t tx_pool = 1024);
     SimPort& port(uint32_t endpoint, uint32_t queue) { return *ends_[endpoint].ports[queue]; }
     uint32_t queues(uint32_t endpoint) const { return uint32_t(ends_[endpoint].ports.size()); }
@@ -122,13 +122,13 @@ public:
     Faults& faults(uint32_t endpoint) { return ends_[endpoint].faults; }
     Intake& intake(uint32_t endpoint) { return ends_[endpoint].intake; }
     void set_faults(const Faults& f);
-    /// Drops all frames of `endpoint` until the time `until`.
+    /// Drops all frames that `endpoint` sends before the time `until`.
     void blackout(uint32_t endpoint, Nanos until) { ends_[endpoint].dark_until = until; }
     void set_script(Script s) { script_ = std::move(s); }
     /// Distributes frames to random queues instead of by UDP source port, like a NIC with a bad hash.
     void spread_by_chance(bool on) { spread_by_chance_ = on; }
     void keep_capture(bool on) { keep_ = on; }
-    /// Sets a function that is called for every sent frame, before faults.
+    /// Sets a function that is called for every sent frame, with the frame's fate.
     void set_watch(std::function<void(const Sent&)> watch) { watch_ = std::move(watch); }
     void set_fabric(std::unique_ptr<Fabric> f) { fabric_ = std::move(f); }
     /// Makes the ports compute and check IPv4 header checksums, as NICs do.
@@ -150,7 +150,7 @@ public:
     void clear_capture() { capture_.clear(); }
     uint64_t frames() const { return frames_; }
     uint64_t lost() const { return lost_; }
-    /// Number of frames that were written beyond their buffers.
+    /// Returns the number of frames that were written beyond their buffers.
     uint64_t overflows() const { return overflows_; }
 
 private:

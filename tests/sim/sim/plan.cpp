@@ -17,12 +17,13 @@ std::string Plan::text() const {
         t, sizeof t,
         "hosts=%u engines=%u users=%u messages=%u largest=%u drop=%.3f dup=%.3f corrupt=%.3f delay=%.3f/%llu burst=%.3f/%u "
         "starve=%.2f mark=%.1f congestion=%s pool=%u inflight=%u quantum=%u blackouts=%d spread=%d srq=%d "
-        "reorder=%u/%llu travel=%d loads=",
+        "reorder=%u/%llu reports=%d travel=%d loads=",
         world.hosts, world.engines, world.users, messages, largest, faults.drop, faults.duplicate, faults.corrupt, faults.delay,
         static_cast<unsigned long long>(faults.max_delay), faults.burst, faults.burst_length, faults.starve, faults.mark,
         cc::policy_name(world.congestion), world.tx_pool, world.engine.max_inflight, world.engine.qp_quantum, blackouts,
         spread_by_chance, shared_receive, world.engine.reorder_frames,
-        static_cast<unsigned long long>(world.engine.reorder_bytes / sizeof(roci::qp::KeptFrame)), world.commands_travel);
+        static_cast<unsigned long long>(world.engine.reorder_bytes / sizeof(roci::qp::KeptFrame)), world.engine.loss_reports,
+        world.commands_travel);
     std::string all = t;
     for (const LoadKind k : loads) all += std::string(load_name(k)) + (&k == &loads.back() ? "" : ",");
     return all;
@@ -47,7 +48,7 @@ void choose_engine(Rng& rng, WorldOptions& w) {
 
 void choose_faults(Rng& rng, Faults& f) {
     if (!rng.chance(0.8)) return;
-    // Sometimes all kinds of faults are possible at once, mostly each kind by chance.
+    // In 30 % of these worlds all kinds of faults are on. In the others each kind is on with a probability of 30 %.
     const bool all = rng.chance(0.3);
     auto maybe = [&](double most) { return all || rng.chance(0.3) ? most * double(rng.below(1000)) / 1000 : 0; };
     f.drop = maybe(0.06);
@@ -60,7 +61,7 @@ void choose_faults(Rng& rng, Faults& f) {
     f.starve = maybe(0.3);
 }
 
-/// Chooses by the seed's number and not by random numbers, so that the traffic of a seed stays the same.
+/// Chooses by the seed instead of random numbers, so that the traffic of a seed stays the same.
 void choose_congestion_control(Plan& p, uint64_t number) {
     p.world.congestion = cc::Policy(number % size_t(cc::Policy::count_));
     number /= size_t(cc::Policy::count_);
@@ -77,6 +78,7 @@ Plan make_plan(Rng& rng, uint64_t seed) {
     p.world.port_sums = seed % 2 != 0;
     p.world.users = 1 + uint32_t(seed % 3);
     p.world.commands_travel = seed / 12 % 2 == 0;
+    p.world.engine.loss_reports = seed / 24 % 2 == 0;
     choose_congestion_control(p, seed / 2);
     choose_engine(rng, p.world);
     choose_faults(rng, p.faults);
@@ -94,7 +96,7 @@ Plan make_plan(Rng& rng, uint64_t seed) {
         p.loads.resize(1);
     }
     p.shared_receive = rng.chance(0.2);
-    // The last loads, so that the traffic of the other loads stays the same.
+    // These loads come last, so that the traffic of the other loads stays the same.
     if (seed / 3 % 2 == 0) p.loads.push_back(LoadKind::endings);
     if (seed / 6 % 2 == 0) p.loads.push_back(LoadKind::connections);
     return p;
@@ -106,9 +108,10 @@ PathOptions make_path(Rng& rng, const Plan& plan) {
     o.gid_index = uint32_t(rng.below(2));
     o.psn = rng.chance(0.3) ? uint32_t(0xffffff - rng.below(40)) : uint32_t(rng.below(1 << 24));
     o.peer_psn = rng.chance(0.3) ? uint32_t(0xffffff - rng.below(40)) : uint32_t(rng.below(1 << 24));
-    // An engine that takes frames slowly has long queues. A timeout shorter than the queues would retransmit for ever.
+    // An engine that receives slowly has long queues. If the timeout were shorter than the time in these queues, QPs would
+    // retransmit for ever.
     const bool slow = plan.world.round_cost / plan.world.engine.rx_burst > 100;
-    // The timeout must also be long enough that a blackout or two do not cover all retries.
+    // The timeout must also be so long that two blackouts do not cover all retries.
     o.timeout = uint8_t(rng.between(plan.blackouts ? 9 : 7, 10) + (slow ? 4 : 0));
     o.retry_cnt = 7;
     o.rnr_retry = 7;

@@ -25,7 +25,7 @@ struct Plan {
 };
 
 Plan make_plan(Rng& rng, uint64_t seed);
-/// Chooses the connection parameters of two QPs of such a world.
+/// Chooses the parameters of a connection in the world of `plan`.
 PathOptions make_path(Rng& rng, const Plan& plan);
 
 }  // namespace roci::sim

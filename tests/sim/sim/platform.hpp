@@ -33,9 +33,9 @@ public:
     std::string host_status_json() override { return "{}"; }
     int make_text_fd(const std::string& text) override;
 
-    // Processes with memory that could not be mapped. The user id of a process is its number.
+    // Processes, and the workers that access their memory by address.
     int new_pid() { return ++last_pid_; }
-    /// Ends a process. Accesses to its memory fail from now on.
+    /// Ends a process. Later accesses to its memory by address fail.
     void end_process(int pid);
     /// Returns the worker of a process, or nullptr if the process has never needed one.
     SimWorker* worker(int pid);
@@ -57,7 +57,7 @@ public:
     std::map<uint32_t, std::deque<abi::AsyncEventRecord>> asyncs;
     bool pipe_open(uint32_t session, uint32_t channel) const { return pipes_.contains({session, channel}); }
 
-    /// Lets the n-th allocation from now on fail, to test shortage of memory. 0 disables it.
+    /// If not 0, the n-th allocation from now on fails, to test shortage of memory.
     uint32_t fail_memory_after = 0;
     uint64_t blocks() const { return blocks_.size(); }
     uint64_t mapped() const { return mapped_; }
@@ -74,7 +74,7 @@ private:
     std::map<int, std::shared_ptr<bool>> alive_;
     int token() { return next_token_++; }
     int next_token_ = 1'000'000'000;
-    std::map<int, Block> blocks_;  // blocks that were made for the conductor
+    std::map<int, Block> blocks_;  // blocks from make_memory()
     std::map<int, Block> lent_;    // memory of clients
     std::map<int, std::string> texts_;
     std::map<std::pair<uint32_t, uint32_t>, int> pipes_;

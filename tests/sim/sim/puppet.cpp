@@ -55,7 +55,8 @@ void Puppet::collect() {
         Got& g = got_.emplace_back();
         g.when = world_.now();
         g.bytes.assign(f.data, f.data + f.length);
-        if (wire::parse(g.bytes.data(), f.length, g.packet) != wire::Verdict::ok) got_.pop_back();
+        const bool good = wire::parse(g.bytes.data(), f.length, g.packet) == wire::Verdict::ok;
+        if (!good || (!knows_reports && g.packet.opcode == wire::kLossReportOpcode)) got_.pop_back();
         port.rx_free(&f, 1);
     }
 }

@@ -1,5 +1,5 @@
-// A peer without a transport. The test writes every packet that the puppet sends, and reads every packet that it receives. So a
-// test can check one side exactly, and can send frames that a correct peer never sends.
+// A peer without a transport. The test writes every packet that the puppet sends, and reads every packet that the puppet
+// receives. So a test can check one side exactly, and can send frames that a correct peer never sends.
 #pragma once
 
 #include <deque>
@@ -26,7 +26,7 @@ public:
 
     /// Sends a packet of RC operation `op` with the headers `h`. Fills in the destination.
     void send(wire::Operation op, wire::TransportHeaders h, const std::vector<uint8_t>& payload = {});
-    void send_ack(uint32_t psn, uint32_t msn, uint8_t syndrome = 31);  ///< 31: an ACK without credits
+    void send_ack(uint32_t psn, uint32_t msn, uint8_t syndrome = 31);  ///< 31: an ACK without a credit count
     /// Sends arbitrary bytes.
     void send_raw(const std::vector<uint8_t>& frame);
     std::vector<uint8_t> build(uint8_t opcode, wire::TransportHeaders h, const std::vector<uint8_t>& payload = {}) const;
@@ -41,6 +41,8 @@ public:
     };
     /// Runs the world for `time`. Returns the packets that arrived meanwhile, in order.
     std::vector<Got> listen(Nanos time = 100'000);
+    /// False: drops loss reports and inquiries, as a peer that does not know their opcode.
+    bool knows_reports = false;
     /// Runs until a packet arrives. Returns nullopt if none arrives within `at_most`.
     std::optional<Got> next(Nanos at_most = 1'000'000'000);
 

@@ -1,4 +1,4 @@
-// SplitMix64, the simulator's only random numbers. So a seed replays a whole world.
+// The source of random numbers of the simulator (SplitMix64). A seed replays a whole world.
 #pragma once
 
 #include <cstdint>

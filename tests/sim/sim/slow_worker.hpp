@@ -1,5 +1,5 @@
-// The worker for a client's memory that could not be mapped, in virtual time. The seed determines how long each access takes;
-// with `stuck` it takes for ever.
+// The worker that accesses a client's memory by address, in virtual time. The seed determines how long each access takes. While
+// `stuck` is true, no access ends.
 #pragma once
 
 #include <deque>

@@ -1,6 +1,6 @@
 // Switches between the endpoints of a Network. Each output has a link with a rate and a propagation delay, and a queue with a
 // size in bytes. A frame that does not fit into the queue is dropped (tail drop). Above a threshold an ECN-capable frame is
-// marked Congestion Experienced. Paths of equal length share the traffic by flow, or by packet, which reorders frames.
+// marked Congestion Experienced. Paths of equal length share the traffic by flow or by packet. Sharing by packet reorders frames.
 #pragma once
 
 #include <deque>
@@ -41,7 +41,7 @@ public:
     uint32_t add_switch();
     /// `towards` is the link from the switch to the endpoint. The other direction is the endpoint's own link.
     void attach(uint32_t endpoint, uint32_t at_switch, const Output& towards);
-    /// `n` outlives the use of the switches.
+    /// `n` must exist as long as the switches are used.
     void add_neighbour(Neighbour& n, const std::vector<uint32_t>& endpoints);
     void join(uint32_t a, uint32_t b, const Output& each_way);
     void spread_by_packet(bool on) { by_packet_ = on; }

@@ -1,6 +1,6 @@
-// A TCP connection that always has data to send, as a neighbour of RDMA flows in the queues of switches. Its sender and receiver
-// are endpoints of the switches only. Loss detection and recovery as RFC 5681 and RFC 6675 (with an acknowledgement per segment
-// that names it), the congestion window as RFC 5681 (Reno) or RFC 9438 (CUBIC).
+// A TCP connection that always has data to send and shares the queues of switches with RDMA flows. Its sender and receiver are
+// endpoints of the switches only. Loss detection and recovery follow RFC 5681 and RFC 6675, with one acknowledgement per segment.
+// The congestion window follows RFC 5681 (Reno) or RFC 9438 (CUBIC).
 #pragma once
 
 #include <deque>
@@ -45,13 +45,13 @@ public:
 private:
     static constexpr uint32_t kHeaders = 14 + 20 + 32;  ///< Ethernet, IPv4, TCP with timestamps
     static constexpr Nanos kLeastTimeout = 10'000'000;  ///< as data centers set it; RFC 6298 has 1 s
-    /// What a frame carries besides its length.
+    /// The content of a frame behind its kHeaders bytes.
     struct Header {
         uint64_t sequence, transmission;
         Nanos sent_at;
     };
     struct Segment {
-        uint64_t transmission = 0;  ///< number of its last one
+        uint64_t transmission = 0;  ///< number of the segment's last transmission
         bool acked = false, lost = false;
     };
     void acknowledged(Nanos at, const Header& h);
@@ -65,7 +65,7 @@ private:
     const Output link_;
     const uint32_t segment_;  ///< bytes
     TcpWindow window_;
-    std::deque<Segment> segments_;  ///< sent, the first one is not acknowledged
+    std::deque<Segment> segments_;  ///< segments sent, from the oldest unacknowledged one on
     uint64_t first_ = 0;            ///< sequence of segments_.front()
     uint64_t transmissions_ = 0, highest_acked_ = 0, recovery_until_ = 0;
     uint32_t in_flight_ = 0;

@@ -16,7 +16,7 @@ struct Message {
     bool completed = false;
 };
 
-/// The immediate data of a message is its number. SENDs without immediate data are identified by their order and content.
+/// A received message is identified by its opcode, length, immediate data and content.
 class UcActor {
 public:
     UcActor(Host& host, uint32_t device, const Plan& plan, Rng rng)
@@ -55,8 +55,8 @@ public:
     }
 
 private:
-    /// Returns true while the memory of an outstanding message must not be overwritten. After a time all messages have arrived or
-    /// are lost.
+    /// Returns true while the memory of an outstanding message must not be overwritten. After a time all messages count as
+    /// arrived or lost.
     bool must_wait() {
         if (flying_.size() < kUnderWay) return false;
         const Nanos longest = 20'000'000 + 2 * plan_.faults.max_delay + Nanos{plan_.largest} * 400;
@@ -109,8 +109,8 @@ private:
         if (is_write(m)) return first_wrong_byte(window_.mr->data() + m.remote, m.length, m.tag) == -1 || plan_.reorders();
         return wrong_in_sges(r.sges, 0, m.length, m.tag) == -1;
     }
-    /// The message must be one of the sent ones; earlier ones are lost. UC cannot detect duplicated and reordered messages of one
-    /// packet.
+    /// Finds the sent message of a receive. Messages sent before it count as lost. UC cannot detect duplicated and reordered
+    /// messages of one packet, so they are legal if the network reorders or duplicates frames.
     void on_recv(const abi::Cqe& e) {
         const Posted r = inbox_.take(e.wr_id);
         ++arrived_;

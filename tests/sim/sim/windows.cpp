@@ -1,6 +1,6 @@
 // Load of memory windows. An owner opens parts of its memory by windows of type 1 and type 2, and a user accesses them by WRITE
 // and READ. A SEND with invalidate, a local invalidate or another bind closes a window. At the end the user sometimes accesses a
-// closed window. This must fail, and all later requests must be flushed once and in order.
+// closed window. The access must fail, and all later requests must be flushed once and in order.
 #include <infiniband/verbs.h>
 
 #include "sim/load.hpp"
@@ -164,7 +164,7 @@ private:
             SendWr wr;
             wr.sges = pool_.carve(8, 1);
             wr.remote_addr = memory_->address() + i * kPart;
-            // The key of an earlier bind, or of a window that is closed.
+            // The key of a closed window, or a key that is not the current key of the open window.
             wr.rkey = slots_[i].state == State::closed ? slots_[i].window.rkey
                                                        : (slots_[i].window.rkey & ~0xffu) | uint8_t(slots_[i].window.rkey + 100);
             post_user({.opcode = WrOpcode::rdma_write, .slot = i, .doomed = true}, wr);
@@ -204,7 +204,7 @@ private:
             broken("SEND with invalidate: status %u, flags %u", unsigned(e.status), unsigned(e.wc_flags));
         for (const Slot& s : slots_)
             if (s.window.rkey == e.imm_or_inv && s.state == State::closing) return;
-        // The sender may have seen the completion first and may have opened the window again.
+        // The user may have seen its completion first, and the owner may have opened the window again.
         for (const Slot& s : slots_)
             if ((s.window.rkey & ~0xffu) == (e.imm_or_inv & ~0xffu)) return;
         broken("R_Key %x was invalidated, which nobody asked for", e.imm_or_inv);
@@ -233,8 +233,7 @@ private:
         if (at >= 0) broken("request %u through a window: byte %lld is wrong", unsigned(step.opcode), static_cast<long long>(at));
     }
     void on_doomed(const abi::Cqe& e) {
-        // The owner's QP is in error after it has refused a request, and sends one NAK. If the NAK is lost, there is no further
-        // response.
+        // The owner's QP refuses a request with one NAK and changes to ERR. If the NAK is lost, there is no further response.
         const bool nak_lost = !refused_ && e.status == WcStatus::retry_exc_err;
         const WcStatus due = refused_ ? WcStatus::wr_flush_err : WcStatus::rem_access_err;
         if (e.status != due && !nak_lost)

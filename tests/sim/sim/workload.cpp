@@ -50,7 +50,7 @@ private:
         if (!fresh && end.distance_from(seen->second) < 0 && regressed_.empty()) regressed_ = "an ACK went back: " + s.text();
         seen->second = end;
     }
-    /// Checks that the frames that the engines keep are within their pools.
+    /// Checks that no engine keeps more frames than its pool has, and that watch() saw no ACK go back.
     void check_pools() {
         const uint64_t most = world_.host(0).engines() * (plan_.world.engine.reorder_bytes / sizeof(roci::qp::KeptFrame));
         for (uint32_t h = 0; h < world_.hosts(); ++h)
@@ -75,7 +75,7 @@ private:
             if (!l->finished()) most = std::max(most, l->patience());
         return most;
     }
-    /// True if each unfinished load waits for a timer of seconds.
+    /// Returns true if each unfinished load waits for a timer of seconds.
     bool only_waits() const {
         for (const auto& l : loads_)
             if (!l->finished() && !l->waits()) return false;
@@ -103,7 +103,7 @@ private:
         }
     }
 
-    /// Called when the work is done. Heals the network. Then nothing more may happen, and no object may be left.
+    /// Called when the work is done. Heals the network. Then the world must become idle, and the engines must keep no frames.
     void settle() {
         world_.net().set_faults({});
         if (!world_.run_idle(100'000'000'000)) broken("the world does not come to rest");

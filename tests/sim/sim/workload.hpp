@@ -13,7 +13,7 @@ struct WorkloadResult {
     uint64_t messages = 0, frames = 0, lost = 0, virtual_ns = 0, rounds = 0;
 };
 
-/// Runs one world from one seed. With `trace` a failing world prints its frames and completions to stderr.
+/// Runs one world from one seed. If `trace` is true, a failing world prints its last 400 frames to stderr.
 WorkloadResult run_workload(uint64_t seed, bool trace = false);
 
 }  // namespace roci::sim

@@ -75,7 +75,7 @@ void Host::fence_all() {
     for (const auto& e : engines_) e->let_go();
 }
 
-/// As an lcore does it after a round, but a random number of them.
+/// Executes a random number of commands, at most as many as an lcore executes per round.
 bool Host::run_commands(uint32_t e) {
     if (!commands_[e]->waiting()) return false;
     constexpr uint32_t kMost = 4;
@@ -98,7 +98,9 @@ uint64_t Host::counter(wire::Verdict v) const {
 bool Host::poll_engines() {
     bool any = platform_.run_workers(world_.now());
     for (uint32_t e = 0; e < engines_.size(); ++e) {
-        any |= engines_[e]->poll(world_.now());
+        const bool worked = engines_[e]->poll(world_.now());
+        if (!worked) engines_[e]->settle_sleepers();  // as an lcore before it sleeps
+        any |= worked;
         any |= run_commands(e);
         if (const char* wrong = engines_[e]->check()) throw std::logic_error(wrong);
         (void)engines_[e]->take_wake_mask();  // no engine sleeps here
@@ -135,6 +137,10 @@ void Host::drain_events(uint32_t index) {
             platform_.send_async(e.session, {e.type, e.handle, e.generation, 0});
         }
     }
+}
+
+bool Host::has_events() const {
+    return std::any_of(engines_.begin(), engines_.end(), [](const auto& e) { return !e->events().empty(); });
 }
 
 Nanos Host::next_deadline() const {

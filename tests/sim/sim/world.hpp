@@ -65,10 +65,12 @@ public:
     void wait(uint32_t engine, engine::Ticket ticket) override;
     void fence_all() override;
 
-    /// Executes one round of every engine. Returns true if any engine had work.
+    /// Executes one round of every engine and passes events on. Returns true if an engine, a worker or the conductor had work.
     bool poll();
-    /// Executes one round of every engine while the conductor waits for a command.
+    /// Executes one round of every engine, without the conductor. Returns true if an engine or a worker had work.
     bool poll_engines();
+    /// Returns true if events of an engine were not passed on.
+    bool has_events() const;
     Nanos next_deadline() const;
     /// Runs the world until a deferred reply is ready.
     host::Reply await_reply(uint32_t session);
@@ -114,7 +116,7 @@ public:
     bool run_idle(Nanos at_most = 100'000'000'000) {
         return run_until([] { return false; }, at_most), idle_;
     }
-    /// A round of all engines while a conductor waits for them.
+    /// Executes one round of all engines while a conductor waits for them.
     void run_engines();
     bool idle() const { return idle_; }
     uint64_t rounds() const { return rounds_; }
@@ -124,7 +126,8 @@ public:
 
 private:
     bool round();
-    /// Moves the clock to the next event. Returns true if there is an event to wait for.
+    /// Advances the clock by the cost of a round if the last round had work, otherwise to the next event. Returns false if there
+    /// is no event.
     bool advance(bool worked, Nanos end);
 
     Rng rng_;

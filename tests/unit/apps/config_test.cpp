@@ -1,4 +1,4 @@
-// The option table, the parser and its errors.
+// rocid's configuration: the table of options, and the errors of the parser.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -9,6 +9,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <set>
 
 #include "apps/rocid/control_socket.hpp"
@@ -33,6 +34,8 @@ struct Socket : testing::Test {
     int requests = 0;
     size_t reply_size = 100;
     bool with_fds = false;
+    Nanos now = 1'000'000'000;
+    std::map<uint32_t, Nanos> not_before;  ///< by session
     Reaper reaper;
     std::unique_ptr<ControlSocket> socket;
 
@@ -69,6 +72,8 @@ struct Socket : testing::Test {
             return r;
         };
         h.close = [this](uint32_t session, const host::Client&) { EXPECT_EQ(open.erase(session), 1u) << "closed once"; };
+        h.not_before = [this](uint32_t session) { return not_before[session]; };
+        h.now = [this] { return now; };
         return h;
     }
     void start() { socket = std::make_unique<ControlSocket>(path, 0640, handler(), reaper); }
@@ -188,7 +193,7 @@ TEST_F(Socket, GarbageClosesOnlyTheClientThatSentIt) {
     EXPECT_EQ(settled_descriptors(), before) << "descriptors of refused messages are closed";
 }
 
-// rocid closes clients' descriptors on several paths. On none of them may this delay other clients.
+// rocid closes clients' descriptors on several paths. A slow close() must not delay other clients on any of these paths.
 
 TEST_F(Socket, ADescriptorThatLingersInARefusedMessageHoldsNobody) {
     start();
@@ -217,7 +222,7 @@ TEST_F(Socket, ADescriptorThatNobodyReceivedHoldsNobody) {
     serve(8);
     {
         LingeringSocket slow;
-        ASSERT_EQ(send(attacker, "bye", 3, 0), 3);  // the handler then closes; the next message is never read
+        ASSERT_EQ(send(attacker, "bye", 3, 0), 3);  // rocid then closes the connection without reading the next message
         const int fd = slow.take();
         send_fds(attacker, 8, {fd});
         close(fd);
@@ -291,7 +296,7 @@ TEST_F(Socket, WhoWaitsForADeferredReplyHoldsNobodyUp) {
     const int waiting = connect_client(), other = connect_client();
     serve();
     ASSERT_EQ(send(waiting, "answer later!", 13, 0), 13);
-    ASSERT_EQ(send(waiting, "x", 1, 0), 1);  // this message does not wait for its turn
+    ASSERT_EQ(send(waiting, "x", 1, 0), 1);  // the client sends the next request before it has the reply
     serve();
     EXPECT_EQ(requests, 1) << "nothing more is read of it";
     ASSERT_EQ(send(other, "x", 1, 0), 1);
@@ -311,7 +316,57 @@ TEST_F(Socket, WhoWaitsForADeferredReplyHoldsNobodyUp) {
     close(waiting);  // hangs up before the reply
     serve();
     EXPECT_FALSE(open.contains(1));
-    socket->answer(1, reply, false);  // the client has ended already
+    socket->answer(1, reply, false);  // session 1 no longer exists
+    close(other);
+    serve();
+}
+
+TEST_F(Socket, WhoIsTooFastIsNotReadForAWhileAndHoldsNobodyUp) {
+    start();
+    const int fast = connect_client(), other = connect_client();
+    serve();
+    char buffer[256];
+    const auto sends = [&](int fd) { ASSERT_EQ(send(fd, "x", 1, 0), 1); };
+    const auto has_reply = [&](int fd) { return recv(fd, buffer, sizeof buffer, MSG_DONTWAIT) == 100; };
+    not_before[1] = now + 1'000'000;
+    sends(fast);
+    serve();
+    EXPECT_TRUE(has_reply(fast)) << "the request before the pause is answered";
+    sends(fast);
+    sends(other);
+    serve();
+    EXPECT_TRUE(has_reply(other));
+    EXPECT_FALSE(has_reply(fast));
+    EXPECT_EQ(requests, 2);
+    now += 1'000'000;
+    serve();
+    EXPECT_TRUE(has_reply(fast)) << "the waiting request is not lost";
+    EXPECT_EQ(socket->counters().paused, 1u);
+
+    not_before[1] = now + 1'000'000;
+    ASSERT_EQ(send(fast, "answer later!", 13, 0), 13);
+    serve();
+    host::Reply reply;
+    reply.bytes.assign(100, std::byte{'a'});
+    socket->answer(1, reply, false);
+    EXPECT_TRUE(has_reply(fast));
+    sends(fast);
+    serve();
+    EXPECT_FALSE(has_reply(fast)) << "paused after a deferred reply, too";
+
+    not_before[3] = now + 1'000'000;
+    const int fresh = connect_client();
+    serve();
+    sends(fresh);
+    serve();
+    EXPECT_FALSE(has_reply(fresh)) << "a new connection of a user who is too fast";
+    close(fast);  // hangs up while paused
+    serve();
+    EXPECT_FALSE(open.contains(1));
+    now += 1'000'000;
+    serve();
+    EXPECT_TRUE(has_reply(fresh));
+    close(fresh);
     close(other);
     serve();
 }
@@ -373,8 +428,8 @@ TEST_F(Socket, ASessionEndsWithItsProcessEvenIfAForkHoldsTheSocket) {
     close(report[1]);
 }
 
-// A process hangs up, another process connects, then the first one ends. Events of the first process's descriptors must not be
-// taken for events of the second process, whose descriptors may have the same numbers.
+// A process closes its connection, another process connects, then the first one ends. rocid's descriptors for the second process
+// may have the numbers of those for the first. rocid must not take the end of the first process for that of the second.
 TEST_F(Socket, ANewConnectionDoesNotInheritTheEndOfAnOldOne) {
     start();
     int go[2], done[2];

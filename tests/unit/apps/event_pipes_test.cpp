@@ -1,4 +1,4 @@
-// The sockets that carry events to clients: full sockets, closed sockets, and readers that do not return.
+// The sockets that carry events to clients: full sockets, closed sockets, and readers whose read() does not return.
 #include "apps/rocid/event_pipes.hpp"
 
 #include <fcntl.h>
@@ -122,8 +122,8 @@ TEST_F(Pipes, AnLcoreLeavesASendThatMayBlockToTheEventThread) {
     for (int fd : {full, async, other}) close(fd);
 }
 
-/// A page whose first access waits until the test provides the page. A client can do the same with a FUSE file or userfaultfd to
-/// a thread that copies to the page.
+/// A page without content. A thread that accesses the page waits until the test calls give(). By userfaultfd or FUSE a hostile
+/// client can make a system call wait in the same way.
 struct AbsentPage {
     int fd = -1;
     std::byte* page = nullptr;
@@ -156,7 +156,7 @@ TEST_F(Pipes, AReaderWithoutItsBufferDelaysNoOtherClient) {
     const int channel = pipes.make(1, 1), other = pipes.make(2, 1);
     pipes.signal(1, 1, 1);
     std::thread reader([&] { EXPECT_EQ(read(channel, absent.page, sizeof(abi::CompEventRecord)), 8); });
-    absent.await_access();  // the reader now holds every lock that a read holds
+    absent.await_access();  // the reader now holds all locks that read() takes
     pipes.signal(1, 1, 2);
     pipes.send_async(1, {1, 2, 3, 0});
     push(completion(1, 1, 3));

@@ -157,7 +157,7 @@ TEST(MetricsServer, ASocketThatIsServedIsNotRemoved) {
     ASSERT_EQ(listen(foreign, 1), 0);
     EXPECT_NE(refusal(path).find("another process serves it"), std::string::npos);
     EXPECT_EQ(access(path.c_str(), F_OK), 0);
-    close(foreign);  // like a rocid that was killed
+    close(foreign);  // the socket's file remains, as after a rocid that was killed
     {
         MetricsServer next(path, [] { return std::string("next"); });
     }

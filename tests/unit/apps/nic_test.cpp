@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A fake machine: a folder with its /sys and /dev.
+/// A fake machine: a folder with fake /sys and /dev.
 struct Machine {
     fs::path root;
     Machine() {

@@ -86,7 +86,7 @@ TEST_F(Platform, AClientsChunkKeepsItsPages) {
     ASSERT_NE(m.base, nullptr) << why;
     client[5] = 'c';
     EXPECT_EQ(m.base[5], std::byte{'c'});
-    // A page that is missing would be charged to rocid at its next access.
+    // The client cannot remove pages. A removed page would be charged to rocid at rocid's next access.
     EXPECT_LT(ftruncate(own, kPage), 0);
     EXPECT_LT(fallocate(own, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, kPage), 0);
     EXPECT_LT(madvise(client, kPage, MADV_REMOVE), 0);
@@ -195,7 +195,7 @@ TEST_F(Platform, ATruncatedRegionIsPoisonedAndNobodyElseIsHurt) {
     EXPECT_TRUE(bad->poisoned.load());
     EXPECT_EQ(out[0], 'x');
     EXPECT_EQ(out[2 * kPage], '\0');
-    std::memset(bad->base, 1, 4 * kPage);  // harmless now, and raises no further SIGBUS
+    std::memset(bad->base, 1, 4 * kPage);  // raises no further SIGBUS
     EXPECT_EQ(SigbusGuard::instance().poisoned(), before + 1);
 
     EXPECT_FALSE(good->poisoned.load());
@@ -232,13 +232,13 @@ TEST_F(Platform, APageThatIsMissingInAnArenaPoisonsTheArenaOnly) {
     EXPECT_TRUE(platform.is_lost(bad));
     EXPECT_FALSE(platform.is_lost(good));
     EXPECT_EQ(good.base[0], std::byte{'g'});
-    bad.base[0] = std::byte{1};  // harmless
+    bad.base[0] = std::byte{1};  // does not raise SIGBUS
     EXPECT_EQ(eventfd_read(SigbusGuard::instance().event_fd(), &n), 0) << "the conductor hears of it";
     platform.free_memory(bad);
     platform.free_memory(good);
 }
 
-/// A control group of rocid with a limit and some use, as files.
+/// Fake files of rocid's control groups, with limits and usage.
 struct FakeGroup {
     std::filesystem::path folder;
     FakeGroup() {
@@ -291,16 +291,68 @@ TEST(Budget, OfVersionOneToo) {
     EXPECT_EQ(group.budget().available(), 64 * kMiB - 1);
 }
 
-TEST_F(Platform, PagesThatAClientRemovesAreFilledUpToACredit) {
-    HoleFiller filler;
-    if (!filler.open()) GTEST_SKIP() << "no userfaultfd: " << std::strerror(errno);
+TEST(Budget, ReadsTheSlowFilesAtMostOncePerTenMilliseconds) {
     FakeGroup group;
-    group.limit("one/two", 256 * kMiB, 256 * kMiB - 2 * 8 * kPage);
-    MemoryBudget small(group.folder, group.folder / "cgroup");
-    OsPlatform limited{pipes, page, pmd::Hugepages::never, reaper, small};
-    EXPECT_EQ(limited.client_flags(), uint32_t(abi::kPopulate));
+    Nanos now = 1'000'000'000;
+    group.limit("one/two", 256 * kMiB, 200 * kMiB, 10 * kMiB);
+    MemoryBudget budget(group.folder, group.folder / "cgroup", [&] { return now; });
+    EXPECT_EQ(budget.available(), 66 * kMiB);
+    EXPECT_EQ(budget.available_above_quarter(), 2 * kMiB);
+    group.limit("one/two", 512 * kMiB, 210 * kMiB, 30 * kMiB);
+    now += MemoryBudget::kAge - 1;
+    budget.refresh();
+    EXPECT_EQ(budget.available(), 56 * kMiB) << "only the used bytes are read anew";
+    EXPECT_EQ(budget.available_above_quarter(), 0u);
+    now += 1;
+    EXPECT_EQ(budget.available(), 76 * kMiB) << "memory.stat";
+    budget.refresh();
+    EXPECT_EQ(budget.available(), 302 * kMiB) << "the limit";
+}
+
+/// Regions of 16 pages in a control group that has 16 of 32 pages left. So a user has a credit of two pages, and all users
+/// together have one of eight.
+struct Holes : Platform {
+    FakeGroup group;
+    Nanos now = 1'000'000'000;
+    std::unique_ptr<MemoryBudget> small;
+    std::unique_ptr<OsPlatform> limited;
+    static constexpr uint64_t kPages = 16;
+    std::vector<std::unique_ptr<mem::MappedRegion>> regions;
+
+    void SetUp() override {
+        HoleFiller filler;
+        if (!filler.open()) GTEST_SKIP() << "no userfaultfd: " << std::strerror(errno);
+        group.limit("one/two", 32 * kPage, 16 * kPage);
+        small = std::make_unique<MemoryBudget>(group.folder, group.folder / "cgroup", [this] { return now; });
+        limited = std::make_unique<OsPlatform>(pipes, page, pmd::Hugepages::never, reaper, *small);
+    }
+    void TearDown() override {
+        for (auto& r : regions) limited->unmap_region(*r);
+    }
+    /// Maps a region of a user without pages.
+    mem::MappedRegion& region(uint32_t uid) {
+        limited->set_current_client({1, uid, uid});
+        EXPECT_EQ(limited->client_flags(), uint32_t(abi::kPopulate)) << "as in open_device";
+        const int fd = client_memory(kPages * kPage), own = dup(fd);
+        regions.push_back(limited->map_region(fd, kPages * kPage, true, why));
+        EXPECT_EQ(fallocate(own, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, kPages * kPage), 0);
+        close(own);
+        return *regions.back();
+    }
+    /// Returns the number of pages that can be accessed before the region is poisoned.
+    static uint64_t filled(mem::MappedRegion& r) {
+        auto* bytes = reinterpret_cast<volatile char*>(r.base);
+        for (uint64_t i = 0; i < kPages; ++i) {
+            EXPECT_EQ(bytes[i * kPage], 0);
+            if (r.poisoned.load()) return i;
+        }
+        return kPages;
+    }
+};
+
+TEST_F(Holes, PagesThatAClientRemovesAreFilledUpToACredit) {
     const int fd = client_memory(8 * kPage), own = dup(fd);
-    auto region = limited.map_region(fd, 8 * kPage, true, why);
+    auto region = limited->map_region(fd, 8 * kPage, true, why);
     ASSERT_NE(region, nullptr) << why;
     ASSERT_EQ(fallocate(own, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, kPage, 7 * kPage), 0);
     auto* bytes = reinterpret_cast<volatile char*>(region->base);
@@ -313,11 +365,67 @@ TEST_F(Platform, PagesThatAClientRemovesAreFilledUpToACredit) {
     EXPECT_FALSE(region->poisoned.load());
     EXPECT_EQ(bytes[3 * kPage], 0);
     EXPECT_TRUE(region->poisoned.load()) << "two pages were allowed";
-    limited.unmap_region(*region);
+    limited->unmap_region(*region);
     close(own);
 }
 
-/// Runs in its own process, because it uses up all mappings that the kernel allows.
+TEST_F(Holes, TheCreditIsTheUsersWhateverNumberOfDevicesAndRegionsItOpens) {
+    EXPECT_EQ(filled(region(1000)), 2u);
+    EXPECT_EQ(filled(region(1000)), 0u);
+    EXPECT_EQ(filled(region(1001)), 2u);
+}
+
+TEST_F(Holes, AllUsersTogetherLeaveAQuarterOfTheLimit) {
+    for (uint32_t uid = 1000; uid < 1004; ++uid) EXPECT_EQ(filled(region(uid)), 2u);
+    EXPECT_EQ(filled(region(1004)), 0u);
+    limited->renew_hole_credit();
+    group.limit("one/two", 32 * kPage, 23 * kPage);
+    ASSERT_TRUE(limited->has_memory(0, why)) << why;
+    EXPECT_EQ(filled(region(1005)), 1u) << "less is left than at the last renewal";
+}
+
+TEST_F(Holes, TimeRenewsTheCreditWhileMemoryIsFree) {
+    EXPECT_EQ(filled(region(1000)), 2u);
+    pollfd timer{.fd = limited->hole_timer_fd(), .events = POLLIN, .revents = 0};
+    ASSERT_EQ(poll(&timer, 1, 60'000), 1) << "the timer expires a second later";
+    limited->renew_hole_credit();
+    EXPECT_EQ(poll(&timer, 1, 0), 0) << "and rests until the next page";
+    EXPECT_EQ(filled(region(1000)), 2u);
+    group.limit("one/two", 32 * kPage, 25 * kPage);
+    limited->renew_hole_credit();
+    EXPECT_EQ(filled(region(1000)), 0u) << "the memory did not become free";
+}
+
+TEST_F(Holes, AShortageOfMemoryLowersThePoolOnlyForASecond) {
+    group.limit("one/two", 32 * kPage, 31 * kPage);
+    pollfd timer{.fd = limited->hole_timer_fd(), .events = POLLIN, .revents = 0};
+    limited->renew_hole_credit();
+    group.limit("one/two", 32 * kPage, 16 * kPage);
+    limited->renew_hole_credit();
+    group.limit("one/two", 32 * kPage, 31 * kPage);
+    usleep(20'000);  // the files are read again after 10 ms
+    (void)limited->has_memory(0, why);
+    group.limit("one/two", 32 * kPage, 16 * kPage);
+    ASSERT_EQ(poll(&timer, 1, 60'000), 1) << "nothing was filled, but the pool is to be renewed";
+    limited->renew_hole_credit();
+    EXPECT_EQ(filled(region(1000)), 2u);
+}
+
+TEST_F(Holes, AChunkWithBlocksBeyondItsEndHasNoMoreThanTheCredit) {
+    const int fd = memfd_create("client", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    ASSERT_EQ(ftruncate(fd, 4 * kPage), 0);
+    ASSERT_EQ(fallocate(fd, FALLOC_FL_KEEP_SIZE, 4 * kPage, 4 * kPage), 0);
+    const host::SharedMemory m = limited->map_chunk(fd, 4 * kPage, why);
+    ASSERT_NE(m.base, nullptr) << why;
+    auto* bytes = reinterpret_cast<volatile char*>(m.base);
+    EXPECT_EQ(bytes[0] + bytes[kPage], 0);
+    EXPECT_FALSE(limited->is_lost(m));
+    EXPECT_EQ(bytes[2 * kPage], 0);
+    EXPECT_TRUE(limited->is_lost(m));
+    limited->free_memory(m);
+}
+
+/// The test runs in a child process, because it uses up all mappings that the kernel allows.
 TEST_F(Platform, ATruncatedRegionIsPoisonedAlsoWhenNoMappingIsLeft) {
     const int fd = client_memory(kPage), own = dup(fd);
     auto region = platform.map_region(fd, kPage, true, why);
@@ -440,7 +548,7 @@ TEST_F(Platform, AClientsOwnDescriptorOfItsMemoryIsEnough) {
     const int before = open_descriptors();
     std::vector<char> memory(2 * kPage, 'm');
     const auto address = reinterpret_cast<uint64_t>(memory.data());
-    platform.set_current_client({1, getuid() + 1, getgid()});  // rocid could not open the memory of this user itself
+    platform.set_current_client({1, getuid() + 1, getgid()});  // a user whose memory this process could not open by itself
     auto p = platform.process_memory(open("/proc/self/mem", O_RDWR | O_CLOEXEC));
     ASSERT_NE(p, nullptr);
     char out[6] = {};
@@ -452,7 +560,7 @@ TEST_F(Platform, AClientsOwnDescriptorOfItsMemoryIsEnough) {
     EXPECT_EQ(settled_descriptors(), before);
 }
 
-/// rocid may be root: it must not write for a client into a file that is not memory.
+/// rocid may run as root, so it must not write for a client into a file that is not the memory of a process.
 TEST_F(Platform, AnyOtherDescriptorIsNoMemory) {
     const int before = open_descriptors();
     char name[] = "/tmp/roci-XXXXXX/mem";

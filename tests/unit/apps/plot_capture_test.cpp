@@ -1,4 +1,4 @@
-// `roci plot` with captures of every kind, whole and broken.
+// `roci plot` with captures of several kinds, valid and damaged.
 #include <gtest/gtest.h>
 
 #include <iterator>
@@ -169,7 +169,7 @@ TEST(PlotCapture, BothEndsShowEachPacketOnceAndKnowWhatWasLost) {
     EXPECT_EQ(s.counts.resent, 1u);
     EXPECT_EQ(s.counts.acks, 2u);
     ASSERT_FALSE(s.rtt.empty());
-    EXPECT_EQ(s.rtt[0].rtt, 34'000);  // the request left at the left end, and its ACK arrived there
+    EXPECT_EQ(s.rtt[0].rtt, 34'000);  // from the request at "left" at 100 us to its ACK at "left" at 134 us
 }
 
 TEST(PlotCapture, ConnectionsBetweenTheSameAddressesAreTold) {

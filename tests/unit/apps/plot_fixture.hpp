@@ -1,4 +1,4 @@
-// Captures that tests make: the frames of a connection, written as pcap or pcapng.
+// Makes captures: builds the frames of a connection and writes them as pcap or pcapng.
 #pragma once
 
 #include <unistd.h>
@@ -77,7 +77,7 @@ struct Captured {
     uint32_t interface = 0, direction = 0;  ///< pcapng only; direction 1 is in, 2 is out
 };
 
-/// Writes a pcap file with microseconds. `snap` is the number of bytes kept per frame, 0 for all.
+/// Returns a pcap file with times in microseconds. `snap` is the number of bytes kept per frame; 0: all.
 inline Bytes pcap(const std::vector<Captured>& frames, uint32_t link = 1, uint32_t snap = 0) {
     Bytes out;
     for (const uint32_t w : {0xa1b2c3d4u, 0x00040002u, 0u, 0u, 65535u, link}) put(out, w);
@@ -90,7 +90,7 @@ inline Bytes pcap(const std::vector<Captured>& frames, uint32_t link = 1, uint32
     return out;
 }
 
-/// Writes a pcapng file in microseconds with two interfaces, "left" and "righ".
+/// Returns a pcapng file with times in microseconds and two interfaces, "left" and "righ".
 inline Bytes pcapng(const std::vector<Captured>& frames) {
     Bytes out;
     for (const uint32_t w : {0x0a0d0d0au, 28u, 0x1a2b3c4du, 0x00000001u, ~0u, ~0u, 28u}) put(out, w);

@@ -1,4 +1,4 @@
-// enter_private_view() changes the process for good, so each test runs it in a child.
+// enter_private_view() changes the process permanently, so each test calls it in a child process.
 #include "private_view.hpp"
 
 #include <gtest/gtest.h>
@@ -86,7 +86,7 @@ TEST(PrivateView, an_ordinary_user_gets_it_too_and_stays_himself) {
     if (geteuid() != 0) GTEST_SKIP() << "needs root to become somebody else";
     const int code = exit_code_of([] {
         if (setgid(65534) != 0 || setuid(65534) != 0) return 2;
-        prctl(PR_SET_DUMPABLE, 1);  // otherwise /proc/self would belong to root, unlike after an exec
+        prctl(PR_SET_DUMPABLE, 1);  // so that /proc/self belongs to the new user, as after an exec
         return enter_and([] { return our_files_are_there() && geteuid() == 65534; });
     });
     if (code == kNotPermitted) GTEST_SKIP() << "this system permits no user namespaces";

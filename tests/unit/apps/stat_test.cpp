@@ -71,7 +71,7 @@ TEST(CounterPage, ADamagedOneIsRefused) {
     std::string why;
     EXPECT_FALSE(CounterReader::of(std::span(good).first(good.size() - 1), why));
     EXPECT_FALSE(CounterReader::of(std::span(good).first(8), why));
-    for (size_t word = 0; word < sizeof(abi::CounterPageHeader) / 4 - 1; ++word) {  // only `roci top` reads the last
+    for (size_t word = 0; word < sizeof(abi::CounterPageHeader) / 4 - 1; ++word) {  // only `roci top` reads the last word
         auto bad = good;
         const uint32_t huge = 0xfffffff0;
         if (word * 4 == offsetof(abi::CounterPageHeader, pid)) continue;

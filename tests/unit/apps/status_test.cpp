@@ -41,6 +41,18 @@ TEST(Status, FitsAHundredColumnsAndHasEveryValue) {
     EXPECT_FALSE(has(text, "qps=")) << "a table in a cell";
 }
 
+TEST(Status, FitsFortyColumnsAndHasEveryValue) {
+    for (const std::string& text : {status_tables(whole(), 40), qp_page(whole(), 40)}) {
+        std::istringstream lines(text);
+        for (std::string line; std::getline(lines, line);) {
+            const size_t begin = std::min(line.find_first_not_of(' '), line.size());
+            EXPECT_TRUE(line.size() <= 40 || line.find(' ', begin) == std::string::npos) << line;
+        }
+        for (int i = 0; i < 20; ++i) EXPECT_TRUE(has(text, std::to_string(1'000'000'000 + i))) << text;
+        for (int i = 0; i < 15; ++i) EXPECT_TRUE(has(text, "value " + std::to_string(i))) << text;
+    }
+}
+
 TEST(Status, FiltersBySessionAndQp) {
     const json all = whole();
     StatusOptions o;

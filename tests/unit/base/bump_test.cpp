@@ -1,4 +1,4 @@
-// Counters that one thread writes: any number is added whole, and a reader never sees half of it.
+// Counters with one writing thread: bump() adds numbers of any size, and a reader never sees half of an update.
 #include "base/bump.hpp"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ TEST(Bump, AddsNumbersOfAnySize) {
 }
 
 TEST(Bump, AReaderSeesOnlyWholeSums) {
-    constexpr uint64_t kStep = (uint64_t{1} << 32) + 1;  // both halves change
+    constexpr uint64_t kStep = (uint64_t{1} << 32) + 1;  // changes both 32-bit halves of the counter
     constexpr int kTimes = 100'000;
     uint64_t value = 0;
     const std::jthread writer([&] {

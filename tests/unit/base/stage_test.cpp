@@ -1,4 +1,4 @@
-// Tests the stage clock with times that the test chooses, and the marker with the processor's counter.
+// The stage clock with times chosen by the test, and the marker ROCI_STAGE with the processor's counter.
 #define ROCI_STAGES
 #include "base/stage.hpp"
 
@@ -39,8 +39,8 @@ TEST(StageClock, AStageWithinItselfIsOneStageEnteredTwice) {
     EXPECT_EQ(tally(c, Stage::copy).entries, 2u);
 }
 
-/// Each read of the counter ends an interval, so an interval contains the cost of one switch. A stage has one more interval per
-/// nested stage.
+/// Each read of the counter ends an interval, so each interval contains the cost of one switch. A stage with n nested stages has
+/// n + 1 intervals.
 TEST(StageClock, IntervalsAreWhatSwitchesAreSubtractedBy) {
     constexpr uint64_t kSwitch = 30, kWork = 100;
     StageClock c;
@@ -84,7 +84,7 @@ TEST(StageScope, WhatACalibratedSwitchTakesIsSubtracted) {
     EXPECT_GT(a_switch, 1);
     EXPECT_EQ(stage_clock.whole(), 0u) << "calibrating leaves the clock as new";
     double least = 1e9;
-    for (int row = 0; row < 200; ++row) {  // some rows are interrupted by other programs
+    for (int row = 0; row < 200; ++row) {  // other programs may interrupt some rows, so the shortest row counts
         stage_clock.start(stage_now());
         outer(1000);
         least = std::min(least, tally(stage_clock, Stage::icrc).without_switches(a_switch) / 1000);

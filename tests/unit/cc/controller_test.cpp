@@ -117,7 +117,8 @@ TEST_F(Delay, ALossWithShortQueuesIsNoCongestion) {
     EXPECT_EQ(window(c, l), crowded / 2);
 }
 
-/// Others fill the queue, or the host is busy: nothing that this QP does makes round trips shorter.
+/// Round trips stay long, because other QPs fill the queue or the host is busy. After cuts without effect the window must grow
+/// until a loss or a short queue.
 TEST_F(Delay, AWindowThatShrinksInVainGrowsUntilALossOrAShortQueue) {
     rounds(6, kEmpty);
     rounds(18, 400'000);
@@ -135,7 +136,7 @@ TEST_F(Delay, AWindowThatShrinksInVainGrowsUntilALossOrAShortQueue) {
     EXPECT_LT(window(c, l), empty) << "it goes by round trips again";
 }
 
-/// A pause that the window demands is no idleness.
+/// A window below one packet makes the QP pause between packets. Such a pause must not count as idleness.
 TEST_F(Delay, ItsOwnPausesDoNotMakeItBeginAnew) {
     rounds(12, 400'000);
     ASSERT_LT(c.window, kFraction);
@@ -148,24 +149,86 @@ TEST_F(Delay, ItsOwnPausesDoNotMakeItBeginAnew) {
     EXPECT_EQ(s.vain_cuts, 0u);
 }
 
-/// A queue that overflows before the target is reached.
+/// The queue overflows before round trips reach the target. So only losses can limit the window.
 TEST_F(Delay, LossesCountWhereTheTargetIsNeverReached) {
     rounds(4, kEmpty);
-    const auto lose = [this] {
+    for (int i = 0; i < 3; ++i) {
         round(15'000);
+        const uint32_t full = window(c, l);
         on_loss(c, s, l, now, 15'000);
-    };
+        EXPECT_NEAR(window(c, l), full * 10 / 15, 1) << "a third of the round trip was queueing";
+    }
     const uint32_t before = window(c, l);
-    for (int i = 0; i < 3; ++i) lose();
-    EXPECT_GE(window(c, l), before);
-    const uint32_t full = window(c, l);
-    lose();
-    EXPECT_NEAR(window(c, l), full * 10 / 15, 1) << "a third of the round trip was queueing";
     for (int i = 0; i < 20; ++i) {
         round(kEmpty);
         on_loss(c, s, l, now, kEmpty);
     }
-    EXPECT_GE(window(c, l), full * 10 / 15) << "without a queue a loss takes nothing";
+    EXPECT_GE(window(c, l), before) << "without a queue a loss takes nothing";
+}
+
+/// A queue that has held more without a loss does not overflow.
+TEST_F(Delay, ALossAtAShorterQueueThanBeforeIsChanceAndExcusesAnother) {
+    rounds(4, kEmpty);
+    round(25'000);
+    round(16'000);
+    const uint32_t before = c.window;
+    on_loss(c, s, l, now, 16'000);
+    EXPECT_EQ(c.window, before);
+    round(26'000);
+    const uint32_t full = c.window;
+    on_loss(c, s, l, now, 26'000);
+    EXPECT_EQ(c.window, full) << "losses happen by chance here";
+    on_loss(c, s, l, now, 26'000);
+    EXPECT_LT(c.window, full) << "too many for chance";
+}
+
+/// Losses at a shorter queue count in the end: the buffer may have become smaller.
+TEST_F(Delay, ALongQueueIsForgotten) {
+    rounds(4, kEmpty);
+    round(110'000);
+    for (int i = 0; i < 100; ++i) {
+        round(20'000);
+        on_loss(c, s, l, now, 20'000);
+    }
+    round(20'000);
+    const uint32_t full = c.window;
+    on_loss(c, s, l, now, 20'000);
+    EXPECT_NEAR(c.window, full / 2, kFraction);
+}
+
+struct Contended : Delay {
+    static constexpr uint32_t kFull = 400'000, kLess = 250'000;
+    Contended() {
+        rounds(6, kEmpty);
+        rounds(40, kFull);
+    }
+};
+
+/// Another flow has lost a packet and reduced its window, which made the queue shorter.
+TEST_F(Contended, YieldsWhenAnotherFlowDoes) {
+    ASSERT_TRUE(s.contended);
+    const uint32_t before = c.window;
+    round(kLess);
+    EXPECT_NEAR(c.window, before * 7 / 10, kFraction);
+    const uint32_t cut = c.window;
+    round(kLess / 2);
+    EXPECT_GE(c.window, cut) << "its own cut shortened the queue";
+    rounds(8, kFull);
+    EXPECT_GT(c.window, cut);
+}
+
+TEST_F(Contended, ASmallerChangeOfTheQueueIsNoYield) {
+    const uint32_t before = c.window;
+    for (int i = 0; i < 10; ++i) round(i % 2 ? kFull : kFull * 9 / 10);
+    EXPECT_GE(c.window, before);
+}
+
+TEST_F(Contended, ASmallWindowDoesNotYield) {
+    on_timeout(c, s, l, now);
+    rounds(2, kFull);
+    c.window = kWindowAfterTimeout * kFraction;
+    round(kLess);
+    EXPECT_GE(c.window, kWindowAfterTimeout * kFraction);
 }
 
 TEST_F(Delay, AfterATimeoutTheWindowIsSmallAndGrows) {

@@ -1,4 +1,4 @@
-// Polling: completions by queue and lane, the slots that they free, and the effects of a change of their QP or CQ.
+// Polling: completions by queue and lane, the slots that completions free, and the effects of a changed QP or CQ on completions.
 #include <atomic>
 #include <set>
 #include <thread>
@@ -52,7 +52,7 @@ TEST_F(Rings, EveryLaneIsPolledInItsOrder) {
     EXPECT_EQ(lane[0], (std::vector<uint64_t>{10, 11, 12}));
     EXPECT_EQ(lane[1], (std::vector<uint64_t>{20, 21}));
     EXPECT_EQ(ibv_poll_cq(cq, 8, wc), 0);
-    // Wraps around the ring more than once: old entries must not look new.
+    // The indices wrap around the ring several times. Old entries must not look new.
     for (uint64_t i = 0; i < 50; ++i) {
         rocid.complete(cq->handle, i % 2, entry(qp, abi::kCqeRecv, i));
         ASSERT_EQ(ibv_poll_cq(cq, 8, wc), 1);
@@ -137,7 +137,7 @@ TEST_F(Rings, ResizeKeepsWhatWasNotPolled) {
     EXPECT_EQ(cq->cqe, 32);
 }
 
-// Two threads post and one polls, while an engine completes all requests. Every request completes exactly once.
+// Two threads post and one polls, while an engine completes all requests. Every request must complete exactly once.
 TEST_F(Rings, ThreadsPostAndPollAtOnce) {
     constexpr uint64_t kEach = 20000;
     FakeRocid::Qp& queue = seen();

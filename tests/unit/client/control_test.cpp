@@ -202,7 +202,7 @@ TEST_F(Client, RegistrationDescribesTheWholeRangeAndGivesItBack) {
     abi::RegMrRequest request;
     std::memcpy(&request, body.data(), sizeof request);
     EXPECT_EQ(request.pd, pd->handle);
-    EXPECT_EQ(request.access, uint32_t(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ));  // the hints are removed
+    EXPECT_EQ(request.access, uint32_t(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ));  // without flags that are hints
     EXPECT_EQ(request.iova, 0x5000u);
     EXPECT_EQ(request.length, memory.size() - 5);
     ASSERT_GE(request.segments, 1u);

@@ -1,4 +1,4 @@
-// rocid ends while requests are outstanding. Every kind of waiting must end.
+// rocid ends while requests are outstanding. Every call that waits must return.
 #include <chrono>
 #include <thread>
 
@@ -9,7 +9,7 @@ namespace {
 
 class EndOfRocid : public Client {
 protected:
-    /// Plays a program that does nothing except poll its CQ.
+    /// Polls the CQ until an entry comes, for at most 20 seconds, like a program that does nothing else.
     static ibv_wc poll_for_one(ibv_cq* cq) {
         ibv_wc wc{};
         const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);

@@ -150,7 +150,7 @@ TEST_F(Rings, TheExtendedQpPostsAllOrNothing) {
     EXPECT_EQ(ibv_wr_complete(ex), EINVAL);
     EXPECT_EQ(ibv_destroy_qp(base), 0);
 
-    attr.qp_type = IBV_QPT_UD;  // UD has no RDMA
+    attr.qp_type = IBV_QPT_UD;  // a UD QP has no RDMA operations
     EXPECT_EQ(ibv_create_qp_ex(context, &attr), nullptr);
     EXPECT_EQ(errno, EOPNOTSUPP);
 }

@@ -273,7 +273,7 @@ FakeRocid::Reply FakeRocid::create_channel() {
     close_once(channel_write_);
     int read_end;
     make_pipe(read_end, channel_write_);
-    fcntl(read_end, F_SETFL, O_NONBLOCK);  // a server might pass such a descriptor; the library must clear the flag
+    fcntl(read_end, F_SETFL, O_NONBLOCK);  // the library must clear this flag
     Reply reply{bytes_of(abi::HandleReply{new_handle(), 1}), {read_end}};
     reply.pipe = read_end;
     return reply;

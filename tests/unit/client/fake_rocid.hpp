@@ -25,11 +25,11 @@ public:
     FakeRocid();
     ~FakeRocid();
 
-    // ---- settings of the test before it acts ------------------------------------------------------------------------
+    // ---- settings that a test makes at its start --------------------------------------------------------------------
     uint32_t abi_min = abi::kAbiVersion, abi_max = abi::kAbiVersion;
     uint32_t lanes = kEngines;
     uint32_t engine_of_next_qp = 1;
-    /// Refuses requests of this op with this errno and a reason.
+    /// Makes requests of this op fail with this errno and a reason.
     void refuse(abi::Op op, int error);
 
     // ---- what rocid sees ------------------------------------------------------------------------------------------------
@@ -93,7 +93,7 @@ public:
 
     void send_comp_event(const abi::CompEventRecord& record);
     void send_async_event(const abi::AsyncEventRecord& record);
-    /// Plays the death of rocid: closes every connection and event pipe.
+    /// Plays the end of rocid: closes every connection and event pipe.
     void die();
 
 private:
@@ -139,7 +139,7 @@ private:
     int async_write_ = -1;
     int channel_write_ = -1;
     uint32_t next_handle_ = 1;
-    uint32_t next_slot_ = 130;  // not in the first doorbell words, so that a wrong index computation is detected
+    uint32_t next_slot_ = 130;  // beyond the first doorbell words, so that a wrong index is detected
     std::map<uint32_t, Qp> qps_;
     std::map<uint32_t, Cq> cqs_;
     std::map<uint32_t, Srq> srqs_;

@@ -1,5 +1,5 @@
-// The locks of queues. They exclude other threads. They are disabled if the program has declared that it uses an object from one
-// thread at a time (thread domains, IBV_CREATE_CQ_ATTR_SINGLE_THREADED).
+// The locks of queues. A lock must exclude other threads, unless the program has declared that it uses the object from one thread
+// at a time (thread domains, IBV_CREATE_CQ_ATTR_SINGLE_THREADED). Then the lock must be disabled.
 #include <future>
 
 #include "fixture.hpp"
@@ -59,7 +59,8 @@ protected:
         if (qp != nullptr) set_state(qp, IBV_QPS_RTS);
         return qp;
     }
-    /// ibv_wr_start locks the send queue until complete or abort. Returns true if another thread can start meanwhile.
+    /// Returns true if another thread can call ibv_wr_start between ibv_wr_start and ibv_wr_abort of this thread, which lock and
+    /// unlock the send queue.
     static bool lets_others_in(ibv_qp* qp) {
         ibv_qp_ex* ex = ibv_qp_to_qp_ex(qp);
         ibv_wr_start(ex);
@@ -72,7 +73,8 @@ protected:
         other.get();
         return in;
     }
-    /// ibv_start_poll locks the CQ until ibv_end_poll. Returns true if another thread can use the CQ meanwhile.
+    /// Returns true if another thread can poll the CQ between ibv_start_poll and ibv_end_poll of this thread, which lock and
+    /// unlock the CQ.
     bool lets_others_in(ibv_cq_init_attr_ex attr) {
         attr.cqe = 8;
         ibv_cq_ex* ex = ibv_create_cq_ex(context, &attr);

@@ -176,7 +176,7 @@ TEST_F(Rings, TheDoorbellRingsOnlyForAnIdleQp) {
 TEST_F(Rings, TheFirstBadRequestIsNamedAndThoseBeforeItArePosted) {
     ibv_send_wr list[4] = {send_wr(0, sge, 1), send_wr(1, sge, 1), send_wr(2, sge, 5), send_wr(3, sge, 1)};
     for (int i = 0; i < 3; ++i) list[i].next = &list[i + 1];
-    EXPECT_EQ(ibv_post_send(qp, list, &bad), EINVAL);  // the last request has five SGEs, but four were granted
+    EXPECT_EQ(ibv_post_send(qp, list, &bad), EINVAL);  // the third request has five SGEs, but four were granted
     EXPECT_EQ(bad, &list[2]);
     EXPECT_EQ(seen().posted_sends(), 2u);
     EXPECT_EQ(wqe(1).wr_id, 1u);
@@ -199,7 +199,7 @@ TEST_F(Rings, AFullQueueIsEnomemAndPollingFreesIt) {
     EXPECT_EQ(ibv_post_send(qp, list, &bad), ENOMEM);
     EXPECT_EQ(bad, &list[4]);
     EXPECT_EQ(seen().posted_sends(), 4u);
-    rocid.complete(cq->handle, 1, entry(qp, abi::kCqeSend, 1, 1));  // also completes the unsignaled index 0
+    rocid.complete(cq->handle, 1, entry(qp, abi::kCqeSend, 1, 1));  // frees the slots of index 0 and 1
     EXPECT_EQ(post(send_wr(5)), ENOMEM) << "not polled yet";
     EXPECT_EQ(poll_one().wr_id, 1u);
     EXPECT_EQ(post(send_wr(5)), 0);

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Checks the symbols of Rocinante's libibverbs.so.1. All default symbols of the system's library must exist with the same versions, whether or not
-# they are the default here (releases.py checks the symbols of all releases). Every program on
-# this machine that links with libibverbs must resolve every symbol with this library first. Missing programs are skipped and reported.
+# Checks the symbols of Rocinante's libibverbs.so.1 (releases.py checks the symbols of all releases of rdma-core). Each default symbol
+# of the system's library must exist with the same version, which need not be the default version here. The listed programs and
+# libraries must resolve all their symbols if they load this library. Missing programs are skipped and reported.
 # Usage: symbols.sh path/to/libibverbs.so.1 [path/to/librdmacm.so.1]
 set -u
 ours=$(realpath "$1")

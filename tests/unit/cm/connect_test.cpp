@@ -75,7 +75,7 @@ TEST(CmConnect, ListenerOfAnotherAddressOrFamilyDoesNotHear) {
     w.settle();
     EXPECT_EQ(w.events_a.at(0).reason, uint16_t(Reason::invalid_service_id));
     l.ipv4 = true;
-    l.port = 0;  // on another device
+    l.port = 0;  // listens on the other device
     w.b.listen(l);
     w.a.connect(w.spec(), w.now);
     w.settle();
@@ -135,7 +135,7 @@ TEST(CmConnect, SlowProgramSendsMra) {
     EXPECT_EQ(w.a.find(id)->state, State::rep_rcvd);
 }
 
-/// The peer sends MRAs again and again. The connection attempt ends nevertheless.
+/// The peer sends MRAs again and again. Nevertheless the connection attempt must end.
 TEST(CmConnect, ProgramThatNeverAnswersIsGivenUpOn) {
     World w;
     w.listen();
@@ -199,7 +199,7 @@ TEST(CmConnect, RepOfAPeerThatGaveUpIsRefused) {
     const uint32_t id = w.a.connect(w.spec(), w.now);
     w.settle();
     w.dropping = [](Attribute, bool from_a) { return from_a; };
-    w.a.destroy(id, w.now);  // its REJ is lost
+    w.a.destroy(id, w.now);  // sends a REJ, which is lost
     w.settle();
     w.dropping = nullptr;
     ASSERT_EQ(w.b.accept(w.events_b.at(0).connection, {}, w.now), 0);
@@ -208,8 +208,8 @@ TEST(CmConnect, RepOfAPeerThatGaveUpIsRefused) {
     EXPECT_EQ(w.events_b.back().reason, uint16_t(Reason::invalid_comm_id));
 }
 
-// A REP arrives after the connection attempt has ended. The peer does not know this, so the manager sends a REJ. The program gets
-// no further event.
+// A REP arrives after the connection attempt has timed out. The manager must reply with a REJ, because the peer does not know of
+// the timeout. The program must get no further event.
 TEST(CmConnect, RepAfterTheTimeoutIsRefused) {
     World w;
     w.listen();

@@ -1,4 +1,4 @@
-// DREQ, DREP, time wait, and connections that one end no longer knows.
+// DREQ, DREP, the time wait state, and connections that one end no longer knows.
 #include "fixture.hpp"
 
 namespace roci::cm {

@@ -58,7 +58,7 @@ struct World {
         b.listen(l);
     }
 
-    /// Delivers or loses all messages in the network, and those that they cause, until there are none.
+    /// Delivers or loses all messages, also those sent in reply, until no message is left.
     void settle() {
         for (bool moved = true; moved;) {
             moved = false;

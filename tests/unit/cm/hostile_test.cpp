@@ -1,4 +1,4 @@
-// Faults of a peer or of an owner have no effect, and use a bounded amount of memory.
+// Faulty messages of a peer and faulty calls of an owner must not change other connections and must use bounded memory.
 #include "fixture.hpp"
 
 namespace roci::cm {
@@ -54,7 +54,7 @@ TEST(CmHostile, FloodOfRequestsIsBounded) {
     }
     EXPECT_EQ(w.b.connections(), 64u);
     EXPECT_EQ(w.b.counters().refused_full, 10000u - 64u);
-    // Connections without an owner are removed to make room for new ones.
+    // The owner destroys the connections. Then a new REQ must be accepted again.
     Event e;
     while (w.b.next_event(e)) w.b.destroy(e.connection, w.now);
     req.local_comm_id = req.qpn = 20000;

@@ -1,4 +1,4 @@
-// CM messages compared with those of Linux's CM. Every known field is decoded and then encoded to the same bytes.
+// CM messages compared with those of Linux's CM. Decoding and then encoding a message must give the same bytes.
 #include <gtest/gtest.h>
 
 #include <cstring>

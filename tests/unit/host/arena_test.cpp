@@ -1,4 +1,4 @@
-// The arena's blocks and the number pool.
+// The arena's blocks, the number pool and the token bucket.
 #include "host/arena.hpp"
 
 #include <random>
@@ -15,7 +15,7 @@ constexpr uint64_t kMiB = uint64_t{1} << 20;
 
 struct ArenaTest : ::testing::Test {
     MemoryPlatform platform;
-    /// Adds the chunk that the arena wants, as a client does.
+    /// Allocates a block. If the arena wants a chunk, adds the chunk as a client does and allocates again.
     Outcome allocate(Arena& a, uint64_t length, ArenaBlock& b) {
         Outcome o = a.allocate(length, b);
         if (o.wanted_chunk == 0) return o;
@@ -49,14 +49,14 @@ TEST_F(ArenaTest, BlocksAreZeroedAlignedAndApart) {
             live.push_back(std::move(b));
         } else {
             const size_t which = random() % live.size();
-            std::memset(live[which].base(), 0, 64);  // writes only to its own bytes
+            std::memset(live[which].base(), 0, 64);  // writes only to the block's own bytes
             std::memset(live[which].base(), 0x77, live[which].where().length);
             std::swap(live[which], live.back());
             live.pop_back();
         }
     }
     live.clear();
-    // All blocks are merged again: the largest chunk can be allocated in one piece.
+    // The free blocks must be merged, so that a block as large as the largest chunk can be allocated.
     const size_t chunks = arena.chunks();
     const uint64_t bytes = arena.bytes();
     uint64_t largest = 0;
@@ -148,28 +148,29 @@ TEST(TokenBucket, RatesAreExactAndSavedUpForASecond) {
     constexpr Nanos kSecond = 1'000'000'000;
     TokenBucket bucket;
     Nanos now = 5 * kSecond;
-    const auto takes = [&](uint64_t rate) {
-        uint64_t n = 0;
-        while (bucket.take(rate, now)) ++n;
-        return n;
+    const auto take = [&](uint64_t n) {
+        for (; n > 0; --n) bucket.take(1000, now);
     };
-    EXPECT_EQ(takes(1000), 1000u) << "a burst at first";
-    now += kSecond / 2;
-    EXPECT_EQ(takes(1000), 500u);
-    now += kSecond / 1000 - 1;
-    EXPECT_EQ(takes(1000), 0u);
+    take(1000);
+    EXPECT_LE(bucket.settled(), now) << "a burst at first";
     EXPECT_EQ(bucket.used(1000, now), 1000u);
-    now += 1;
-    EXPECT_EQ(takes(1000), 1u);
+    take(3);
+    EXPECT_EQ(bucket.settled(), now + 3 * kSecond / 1000) << "one token takes a millisecond";
+    EXPECT_EQ(bucket.used(1000, now), 1003u);
+    now += kSecond / 2;
+    take(497);
+    EXPECT_LE(bucket.settled(), now);
+    take(1);
+    EXPECT_GT(bucket.settled(), now);
     now += 100 * kSecond;
-    EXPECT_EQ(takes(1000), 1000u) << "no more than a second's";
-    now -= kSecond;
-    EXPECT_EQ(takes(1000), 0u) << "a clock that goes back gives nothing";
-    now += 2 * kSecond;
-    EXPECT_EQ(takes(10), 10u) << "the rate was lowered";
-    now += kSecond;
-    for (int i = 0; i < 50; ++i) bucket.owe(10, now);
-    EXPECT_EQ(takes(10), 0u);
+    EXPECT_EQ(bucket.used(1000, now), 0u);
+    take(1000);
+    EXPECT_LE(bucket.settled(), now);
+    take(1);
+    EXPECT_EQ(bucket.settled(), now + kSecond / 1000) << "no more than a second's";
+    TokenBucket odd;
+    for (int i = 0; i < 301; ++i) odd.take(300, now);
+    EXPECT_GT(odd.settled(), now) << "a time per token that is no whole number is rounded up";
 }
 
 TEST(NumberPool, GoesRoundAndRunsOut) {

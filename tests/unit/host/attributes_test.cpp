@@ -34,10 +34,10 @@ struct Required {
     State from, to;
     uint32_t mask;  // without IBV_QP_STATE
 };
-// The tables of the manual page, and for XRC the tables of the kernel.
+// The required attributes, from the tables of ibv_modify_qp(3) and for XRC from those of the kernel.
 constexpr uint32_t kInit = IBV_QP_PKEY_INDEX | IBV_QP_PORT;
 constexpr uint32_t kConnect = IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
-/// Returns 0, or EINVAL with the text that the program's author reads.
+/// Checks a transition. Returns 0 or EINVAL. `why` gets the text of the error.
 int check_modify(Type type, State from, State to, uint32_t mask, std::string& why) {
     Change change;
     change.mask = mask;
@@ -105,7 +105,7 @@ TEST(Attributes, ResetAndErrAreReachedFromAnywhereWithTheStateAlone) {
 TEST(Attributes, OnlyTheStateDiagramsArrowsAreLegal) {
     const auto legal = [](Type t, State a, State b) {
         if (b == State::reset || b == State::err) return true;
-        if (a == State::sqe && b == State::rts) return t == Type::uc || t == Type::ud;  // RC is never in SQE
+        if (a == State::sqe && b == State::rts) return t == Type::uc || t == Type::ud;  // an RC QP has no SQE state
         static constexpr std::pair<State, State> arrows[] = {
             {State::reset, State::init}, {State::init, State::init}, {State::init, State::rtr}, {State::rtr, State::rts},
             {State::rts, State::rts},    {State::rts, State::sqd},   {State::sqd, State::rts},  {State::sqd, State::sqd}};

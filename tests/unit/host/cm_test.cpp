@@ -67,7 +67,7 @@ protected:
             conductor.service(++now);
         }
     }
-    /// Returns an id of `session` at 10.0.0.1 whose route to 10.0.0.2:`port` is resolved.
+    /// Returns an id of `session` at 10.0.0.1 whose route to 10.0.0.2:`to_port` is resolved.
     uint32_t resolved(uint16_t to_port, uint32_t space = kTcp) {
         const uint32_t id = make_id(session, channel, space);
         abi::CmResolveRequest r{};
@@ -284,7 +284,7 @@ TEST_F(CmTest, BacklogBoundsWhatWaits) {
         carry();
     }
     EXPECT_EQ(event(session, channel, CmEventType::rejected).status, int32_t(cm::Reason::consumer));
-    event(peer, peer_channel, CmEventType::connect_request);  // makes room again
+    event(peer, peer_channel, CmEventType::connect_request);  // takes a request from the full backlog
     EXPECT_EQ(call(Op::cm_connect, with(resolved(7174), 200, "")).error, 0);
     carry();
     EXPECT_EQ(tell(peer, Op::cm_destroy_id, listener), 0);
@@ -344,8 +344,8 @@ TEST_F(CmTest, EventsMoveWithTheirId) {
     EXPECT_EQ((platform.signals[{peer, kCmChannelBase + other}]), 1u);
     event(peer, other, CmEventType::disconnected);
 }
-// Events of destroyed ids are never delivered, not even to a new id with the same handle. A few such events are skipped; if they
-// are most of the queue, they are removed.
+// Events of destroyed ids must not be delivered, not even to a new id with the same handle. If few events of the queue are of
+// destroyed ids, rocid skips them. If most are, rocid removes them.
 TEST_F(CmTest, EventsEndWithTheirId) {
     constexpr uint32_t kIds = 200;
     for (const uint32_t ending : {90u, 150u}) {
@@ -372,7 +372,7 @@ TEST_F(CmTest, EventsEndWithTheirId) {
     }
 }
 
-/// The text that `roci why --cm` shows to a session.
+/// Tests of the text that `roci why --cm` prints for a session.
 class CmWhyTest : public CmTest {
 protected:
     std::string why(uint32_t s) {
@@ -396,7 +396,7 @@ TEST_F(CmWhyTest, NobodyListensAlsoOfAnIdThatIsGone) {
     expect_said({": destroyed", "cause: nobody listens on that port at the peer"});
 }
 
-/// Of many ids only the newest are put into words.
+/// If there are many ids, the text describes only the newest.
 TEST_F(CmWhyTest, OfManyIdsTheNewestAreTold) {
     constexpr uint32_t kIds = 1000;
     constexpr uint8_t kNowhere[4] = {10, 9, 9, 9};
@@ -418,7 +418,7 @@ TEST_F(CmWhyTest, OfManyIdsTheNewestAreTold) {
 TEST_F(CmWhyTest, ASilentPeer) {
     EXPECT_EQ(call(Op::cm_connect, with(resolved(7174), 33, "")).error, 0);
     for (int i = 0; i < 100; ++i) {
-        port.mads.clear();  // the network loses all
+        port.mads.clear();  // the network loses all MADs
         conductor.service(now += 5'000'000'000);
     }
     event(session, channel, CmEventType::unreachable);

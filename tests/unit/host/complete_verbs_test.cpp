@@ -70,7 +70,7 @@ TEST_F(CompleteVerbs, WhatIsInAnXrcDomainKeepsItAndItsCq) {
     EXPECT_EQ(on(Op::close_xrcd, xrcd).error, ENOENT);
 }
 
-/// One session creates an XRC target, another session opens it by its number.
+/// One session creates an XRC target. Another session opens the target by its QP number.
 class OpenedTarget : public CompleteVerbs {
 protected:
     void SetUp() override {
@@ -231,6 +231,18 @@ TEST_F(CompleteVerbs, GroupsFollowTheirQps) {
     conductor.close_session(session);
     EXPECT_TRUE(shared.multicast.load()->groups.empty());
     EXPECT_EQ(platform.followed.back(), std::pair(0u, false));
+}
+
+TEST_F(CompleteVerbs, AGroupThatThePortCannotJoinIsRefused) {
+    const uint32_t ud = qp(IBV_QPT_UD).handle;
+    platform.refuse_group = ENOBUFS;
+    const Result refused = call(Op::attach_mcast, group(ud));
+    EXPECT_EQ(refused.error, ENOBUFS);
+    EXPECT_NE(refused.reason.find("igmp_max_memberships"), std::string::npos) << refused.reason;
+    EXPECT_TRUE(shared.multicast.load() == nullptr || shared.multicast.load()->groups.empty());
+    platform.refuse_group = 0;
+    EXPECT_EQ(call(Op::attach_mcast, group(ud)).error, 0);
+    EXPECT_EQ(shared.multicast.load()->groups.size(), 1u);
 }
 
 TEST_F(CompleteVerbs, ASessionThatEndsLeavesNothing) {

@@ -26,7 +26,7 @@ public:
         current = nullptr;
         for (const auto& [base, length] : memory) std::free(base);
     }
-    static inline MemoryPlatform* current = nullptr;  ///< of the running test
+    static inline MemoryPlatform* current = nullptr;  ///< platform of the running test
     uint64_t random() override { return randoms += 0x9e3779b97f4a7c15u; }
     SharedMemory make_memory(uint64_t length, std::string& why) override {
         if (refuse_memory) {
@@ -39,7 +39,7 @@ public:
         by_fd[next_fd] = base;
         return {base, length, next_fd++};
     }
-    /// A client has made it by make_memory().
+    /// Returns the block that a client has made by make_memory().
     SharedMemory map_chunk(int fd, uint64_t length, std::string& why) override {
         const auto it = by_fd.find(fd);
         if (it == by_fd.end() || memory.at(it->second) != length) {
@@ -53,7 +53,10 @@ public:
         if (short_of_memory) why = "test says so";
         return !short_of_memory;
     }
-    void follow_group(uint32_t device, const Gid&, bool joined) override { followed.emplace_back(device, joined); }
+    int follow_group(uint32_t device, const Gid&, bool joined) override {
+        followed.emplace_back(device, joined);
+        return refuse_group;
+    }
     bool is_lost(const SharedMemory& m) const override { return lost.contains(m.base); }
     void free_memory(const SharedMemory& m) override {
         ASSERT_EQ(memory.erase(m.base), 1u);
@@ -125,9 +128,9 @@ public:
 
     std::map<std::byte*, uint64_t> memory;
     std::set<std::byte*> lost;
-    std::vector<std::pair<uint32_t, bool>> followed;  ///< devices that a multicast group came to, or went from
+    std::vector<std::pair<uint32_t, bool>> followed;  ///< device and `joined` of each call of follow_group()
     CaptureSpec last_capture;
-    std::map<int, std::byte*> by_fd;  ///< memory at which a client maps the descriptor
+    std::map<int, std::byte*> by_fd;  ///< memory block of each descriptor
     std::set<mem::MappedRegion*> mapped;
     std::set<int> taken;
     std::set<std::pair<uint32_t, uint32_t>> pipes;
@@ -142,7 +145,8 @@ public:
     int next_fd = 1000;
     uintptr_t next_base = 0x100000000;
     static constexpr uint64_t kLargestBacked = 1 << 20;
-    bool backed = false;  ///< true: regions are real memory, for engines that access it
+    bool backed = false;   ///< true: regions are real memory, for engines that access it
+    int refuse_group = 0;  // errno
     bool short_of_memory = false, refuse_memory = false, refuse_map = false, refuse_fds = false, allow_process = true;
 };
 
@@ -190,6 +194,7 @@ public:
     std::vector<uint32_t> consumers;
     std::vector<io::GsiSend> mads;
     std::vector<neighbour::Frame> frames;
+    std::vector<qp::UserRate*> rates;  ///< of attached sessions
     qp::Change last_change;
     size_t changes = 0;  ///< number of executed changes
     uint32_t limit = 0;
@@ -215,6 +220,7 @@ private:
     void take(uint32_t, engine::QueryQp& c) {
         *c.snapshot = {.state = state[const_cast<qp::Qp*>(c.qp)], .send_psn = Psn(11), .expected_psn = Psn(22)};
     }
+    void take(uint32_t, engine::AttachSession& c) { rates.push_back(c.rate); }
     void take(uint32_t, engine::RemoveQp& c) { state.erase(c.qp); }
     void take(uint32_t, engine::ModifySrq& c) { limit = c.limit; }
     void take(uint32_t, engine::QuerySrq& c) { c.limit = limit; }
@@ -256,8 +262,8 @@ struct Result {
     std::vector<int> fds;
     uint32_t cookie = 0;
     uint64_t wanted_chunk = 0;
-    std::vector<std::byte*> chunks;  ///< that were added for the request
-    uint32_t last_chunk = 0;         ///< number of the last of them
+    std::vector<std::byte*> chunks;  ///< bases of the chunks that were added for the request
+    uint32_t last_chunk = 0;         ///< number of the last added chunk
     bool closed = false;
 
     template <class T>
@@ -305,7 +311,7 @@ inline std::vector<std::byte> packet(abi::Op op, const std::vector<std::byte>& b
     return p;
 }
 
-/// Sends a packet, and makes the chunks that the conductor wants for it, as a client does.
+/// Sends a packet, and adds the chunks that the conductor wants for the request, as a client does.
 inline Result send(Conductor& conductor, uint32_t session, const std::vector<std::byte>& bytes,
                    const std::vector<int>& fds = {}) {
     std::vector<std::byte*> chunks;

@@ -136,7 +136,7 @@ TEST_F(ModifyTest, AttributeRulesAndValuesAreChecked) {
 TEST_F(ModifyTest, TheEnginesOwnChangesOfStateCount) {
     const auto q = qp();
     ASSERT_EQ(modify(q.handle, to_init().mask, to_init().attr).error, 0);
-    for (auto& [which, state] : port.state) state = qp::State::err;  // plays a fault on the wire
+    for (auto& [which, state] : port.state) state = qp::State::err;  // as after a fault on the wire
     EXPECT_EQ(modify(q.handle, to_rtr().mask, to_rtr().attr).error, EINVAL);
     EXPECT_EQ(on(Op::query_qp, q.handle).as<abi::QueryQpReply>().attr.qp_state, uint32_t(IBV_QPS_ERR));
     EXPECT_EQ(modify(q.handle, IBV_QP_STATE, {.qp_state = IBV_QPS_RESET}).error, 0);

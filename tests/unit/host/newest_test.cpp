@@ -1,4 +1,4 @@
-// The newest few of many: which, in what order, and how many are held while the others are looked at.
+// Tests which elements Newest keeps, in which order, and how many elements exist at a time.
 #include "host/newest.hpp"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@ namespace {
 constexpr size_t kFew = 64;
 constexpr uint32_t kMany = 65'536;
 
-/// Counts how many there are at a time.
+/// Counts the existing objects (`alive`) and the most that have existed at the same time (`most`).
 struct Counted {
     static inline size_t alive = 0, most = 0;
     uint32_t number = 0;

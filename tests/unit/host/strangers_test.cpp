@@ -189,28 +189,80 @@ protected:
     SlowRate() : ConductorTest(limits()) {}
 };
 
-TEST_F(SlowRate, ControlOperationsPerSecondAreLimitedByUser) {
-    constexpr Nanos kSecond = 1'000'000'000;
-    conductor.service(10 * kSecond);
+TEST_F(SlowRate, AUserBeyondTheRateWaitsAndNothingIsRefused) {
+    constexpr Nanos kSecond = 1'000'000'000, kNow = 10 * kSecond;
+    conductor.service(kNow);
     const uint32_t other = open(0, 1001), root = open(0, 0), mine = pd();
-    Result r;
     int made = 0;
-    for (; made < 30 && (r = call(Op::query_device)).error == 0; ++made) {
-    }
+    for (; made < 30 && conductor.not_before(session) <= kNow; ++made) EXPECT_EQ(call(Op::query_device).error, 0);
+    EXPECT_GT(made, 5);
     EXPECT_LE(made, 20);
-    EXPECT_EQ(r.error, EAGAIN);
-    EXPECT_TRUE(r.says("limit control_rate: user 1000")) << r.reason;
-    EXPECT_EQ(on(Op::dealloc_pd, mine).error, 0) << "what gives something back is not refused";
-    for (int i = 0; i < 15; ++i) EXPECT_EQ(send(conductor, other, packet(Op::query_device, {})).error, 0) << "another user";
+    EXPECT_EQ(conductor.not_before(session), kNow + kSecond / 20);
+    EXPECT_EQ(on(Op::dealloc_pd, mine).error, 0) << "what frees something is not refused";
+    EXPECT_EQ(conductor.not_before(session), kNow + 2 * kSecond / 20) << "but counts";
+    EXPECT_EQ(on(Op::dealloc_pd, mine).error, ENOENT);
+    EXPECT_EQ(call(Op(60'000)).error, EOPNOTSUPP);
+    EXPECT_EQ(conductor.not_before(session), kNow + 4 * kSecond / 20) << "so do requests that fail";
+    for (int i = 0; i < 15; ++i) EXPECT_EQ(send(conductor, other, packet(Op::query_device, {})).error, 0);
+    EXPECT_LE(conductor.not_before(other), kNow) << "another user";
     for (int i = 0; i < 50; ++i) EXPECT_EQ(send(conductor, root, packet(Op::query_device, {})).error, 0);
-    conductor.service(11 * kSecond);
-    EXPECT_EQ(call(Op::query_device).error, 0);
+    EXPECT_LE(conductor.not_before(root), kNow);
+    const Nanos later = kNow + kSecond;
+    conductor.service(later);
+    EXPECT_LE(conductor.not_before(session), later);
     ASSERT_EQ(call(Op::status).error, 0);
     bool found = false;
     const auto status = nlohmann::json::parse(platform.status);
     for (const auto& row : status["limits"])
-        if (row["resource"] == "control_rate") found = row["limit"] == 20 && row["used"] == 2 && row["refused"] == 1;
+        if (row["resource"] == "control_rate") found = row["limit"] == 20 && row["used"] == 5 && row["refused"] == 4;
     EXPECT_TRUE(found) << platform.status;
+}
+
+TEST_F(SlowRate, NewSessionsCountAndAreRefusedToAUserWhoHasToWaitForLong) {
+    constexpr Nanos kSecond = 1'000'000'000, kNow = 10 * kSecond;
+    conductor.service(kNow);
+    int opened = 0;
+    for (uint32_t s = connect(); s != abi::kNoHandle && opened < 100; s = connect(), ++opened) conductor.close_session(s);
+    EXPECT_GT(opened, 20) << "a debt of a second";
+    EXPECT_LE(opened, 40);
+    EXPECT_NE(connect(1001), abi::kNoHandle);
+    for (int i = 0; i < 1000; ++i) EXPECT_EQ(connect(), abi::kNoHandle);
+    conductor.service(kNow + 2 * kSecond);  // refused sessions add no debt
+    EXPECT_NE(connect(), abi::kNoHandle);
+}
+
+class SlowSender : public ConductorTest {
+protected:
+    static Limits limits() {
+        Limits l = small_limits();
+        l.rules = {{LimitRule::Whom::user, 1000, &UserLimits::bytes_per_second, 5000}};
+        return l;
+    }
+    SlowSender() : ConductorTest(limits()) {}
+};
+
+TEST_F(SlowSender, EnginesGetTheRateOfTheUserAndStatusShowsIt) {
+    constexpr Nanos kSecond = 1'000'000'000;
+    ASSERT_EQ(port.rates.size(), 2u);
+    qp::UserRate* mine = port.rates.front();
+    ASSERT_NE(mine, nullptr);
+    open();
+    ASSERT_EQ(port.rates.size(), 4u);
+    for (qp::UserRate* r : port.rates) EXPECT_EQ(r, mine) << "one for all sessions and engines";
+    open(0, 1001);
+    EXPECT_EQ(port.rates.back(), nullptr) << "another user has no limit";
+    mine->charge(10 * kSecond, 1, 0);
+    mine->charge(11 * kSecond, 1, 7000);
+    mine->count_wait();
+    conductor.service(11 * kSecond);
+    ASSERT_EQ(call(Op::status).error, 0);
+    int found = 0;
+    const auto status = nlohmann::json::parse(platform.status);
+    for (const auto& row : status["limits"]) {
+        if (row["resource"] == "bytes_per_second") found += row["limit"] == 5000 && row["used"] == 7000 && row["refused"] == 1;
+        if (row["resource"] == "packets_per_second") found += !row.contains("limit");
+    }
+    EXPECT_EQ(found, 2) << platform.status;
 }
 
 TEST(Limits, TheLastRuleThatFitsCounts) {

@@ -1,4 +1,4 @@
-// roci why: whose QPs it tells of, what it says, and what it keeps of those that are destroyed.
+// Tests of roci why: which QPs a user may query, the text, and what is kept of destroyed QPs.
 #include <fstream>
 #include <sstream>
 
@@ -71,6 +71,32 @@ TEST(Story, NamesKeyRangeRightAndDomain) {
     for (const char* word : {"in ERR", "another protection domain", "vendor_err 25", "remote write of 64 bytes at 0x7000",
                              "key 0x1234 from PD 5", "4096 bytes at 0x6000, PD 6, for remote read", "+0.001000 s", "PSN 77"})
         EXPECT_TRUE(says(text, word)) << word << "\n" << text;
+}
+
+TEST(Story, HasEachChangeOfTheStateOnce) {
+    QpFacts f = facts();
+    EXPECT_FALSE(says(sessions::story_of(f, "roci0"), "what happened"));
+    f.steps.add(1'000'000, qp::State::reset);
+    f.steps.add(2'000'000, qp::State::init);
+    f.steps.add(3'000'000, qp::State::rtr);
+    f.steps.add(4'000'000, qp::State::rts);
+    const std::string before =
+        "what happened:\n  +0.000000 s  the QP is in RESET\n  +0.001000 s  the QP is in INIT\n  +0.002000 s  the QP is in RTR\n"
+        "  +0.003000 s  the QP is in RTS\n";
+    EXPECT_TRUE(says(sessions::story_of(f, "roci0"), before)) << "a QP without an unusual event";
+    f.journal.add(6'000'000, Happening::state, uint8_t(qp::State::rts), {}, Reason::none);
+    f.journal.add(6'000'000, Happening::timeout, 0, Psn(7), Reason::none);
+    f.journal.add(7'000'000, Happening::state, uint8_t(qp::State::err), {}, Reason::none);
+    f.steps.add(8'000'000, qp::State::reset);
+    f.journal.add(8'000'100, Happening::state, uint8_t(qp::State::reset), {}, Reason::none);
+    const std::string text = sessions::story_of(f, "roci0");
+    EXPECT_TRUE(says(text, before + "  +0.005000 s  no answer within the ACK timeout, 0 retries left, PSN 7\n"
+                                    "  +0.006000 s  the QP is in ERR\n  +0.007000 s  the QP is in RESET\n"))
+        << text;
+    for (uint32_t i = 0; i < 1000; ++i) f.steps.add(i, i % 2 == 0 ? qp::State::reset : qp::State::init);
+    EXPECT_EQ(f.steps.count(), StateSteps::kMost);
+    EXPECT_EQ(f.steps.at(0).at, 1000 - StateSteps::kMost);
+    EXPECT_EQ(f.steps.at(StateSteps::kMost - 1).to, qp::State::init);
 }
 
 TEST(Story, SaysWhatSlowsAQpThatWorks) {

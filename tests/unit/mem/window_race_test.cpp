@@ -29,7 +29,7 @@ struct Race {
         table.publish(1, &region);
         table.publish(2, &window);
     }
-    /// Keys with an odd variant open the upper half of the region, other keys the lower half.
+    /// Returns the start of the half that a key opens: the upper half if the variant is odd, otherwise the lower half.
     static uint64_t half_of(Key key) { return kIova + (key.value & 1) * kHalf; }
     void bind(uint32_t variant) {
         BindRequest b;
@@ -45,7 +45,7 @@ struct Race {
     }
 };
 
-/// `complete` counts the binds that are complete for the program. The count determines the key.
+/// `complete` counts the binds that are complete for the program. The low byte of the count is the variant of the key.
 TEST(WindowRace, NothingReachesAnOldBindingOnceTheNewOneIsComplete) {
     Race race;
     constexpr uint32_t kBinds = 30000;
@@ -63,7 +63,7 @@ TEST(WindowRace, NothingReachesAnOldBindingOnceTheNewOneIsComplete) {
                 uint64_t va = half;
                 if (check(race.table, key, kPd, 99, va, 8, kRemoteWrite, found, use) != Fault::ok) continue;
                 std::this_thread::yield();  // prolongs the access
-                // Every 256th binding has the same key again. It may exist before it is counted.
+                // Every 256th bind has the same key again. A bind may have taken effect before `complete` counts it.
                 const uint32_t since = (complete.load() - before) & 0xff;
                 late += (since != 0 && since != 0xff) || half != Race::half_of(key);
                 ++granted;
@@ -73,7 +73,7 @@ TEST(WindowRace, NothingReachesAnOldBindingOnceTheNewOneIsComplete) {
     for (uint32_t n = 1; n <= kBinds; ++n) {
         race.bind(n);
         complete = n;
-        while (n % 64 == 0 && granted.load() * 100 < n) std::this_thread::yield();  // waits until both threads have run
+        while (n % 64 == 0 && granted.load() * 100 < n) std::this_thread::yield();  // waits until the other thread has run
     }
     engine.join();
     EXPECT_EQ(late, 0u);
@@ -102,8 +102,8 @@ TEST(WindowRace, ABindThatHasToWaitHasClosedTheWindow) {
     EXPECT_EQ(check(race.table, b.fresh, kPd, 99, kIova, 8, kRemoteWrite, found), Fault::ok);
 }
 
-/// QPs of two engines bind the same window. At the end the window must have the range of exactly one bind. TSan (a step of CI)
-/// detects missing serialisation; the count detects it only seldom.
+/// QPs of two engines bind the same window. The window must always have key and range of the same bind. TSan (a step of CI)
+/// detects missing serialisation; the count `mixed` detects it only seldom.
 TEST(WindowRace, TwoThatBindAtOnceDoNotMixTheirBindings) {
     Race race;
     constexpr uint32_t kBinds = 50'000;

@@ -125,7 +125,7 @@ struct Pipe {
     int ends[2];
 };
 
-/// A writer with one ring full of frames. Its pipe holds only a few of them.
+/// A writer with one ring full of frames. The writer's pipe holds only a few frames.
 struct LiveWriter {
     LiveWriter() : ring("roci0", 0), ending(std::make_shared<std::atomic<bool>>(false)) {
         const std::string f = frame_to(2, 1);
@@ -173,7 +173,7 @@ TEST(LiveCapture, ASlowReaderGetsEverything) {
             usleep(100);
     }
     EXPECT_TRUE(live.finishes());
-    size_t packets = 0;  // counts blocks of type 6 in the chain of lengths
+    size_t packets = 0;  // number of pcapng blocks of type 6 (packets)
     for (size_t at = 0; at < got.size();) {
         uint32_t type, length;
         std::memcpy(&type, &got[at], 4);

@@ -32,7 +32,7 @@ std::string without_checksum_to(uint8_t mac_last, uint8_t l3 = wire::kEthLength)
     return f;
 }
 
-/// Returns the RFC 1071 checksum over the header, word by word: 0 if the header's checksum is right.
+/// Returns the RFC 1071 checksum over the header: 0 if the header's checksum is right.
 uint16_t checksum_of(const std::string& f, size_t l3 = wire::kEthLength) {
     uint32_t sum = 0;
     for (size_t i = l3; i < l3 + wire::kIpv4Length; i += 2) sum += load_be<uint16_t>(reinterpret_cast<const uint8_t*>(&f[i]));

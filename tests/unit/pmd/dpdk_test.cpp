@@ -61,7 +61,7 @@ TEST_F(Dpdk, WhatOnePortSendsTheOtherReceivesAndNothingIsLeaked) {
         EXPECT_GE(big.capacity, wire::kMaxFrame);
         a.tx_free(&big, 1);
 
-        // More frames than the ring holds; the other frames stay with the sender.
+        // Fills the ring. The next frame must stay with the sender.
         unsigned accepted = 0;
         while (offer(a, frame_to(7, accepted))) ++accepted;
         EXPECT_EQ(accepted, RingPair::kDepth);
@@ -75,7 +75,7 @@ TEST_F(Dpdk, WhatOnePortSendsTheOtherReceivesAndNothingIsLeaked) {
         EXPECT_EQ(expected, accepted);
         EXPECT_EQ(a.rx_burst(got, 32), 0u);
 
-        // Frames that are left in the ring. The pair frees them when it ends.
+        // Leaves frames in the ring. The destructor of the pair must free them.
         for (uint32_t i = 0; i < 5; ++i) EXPECT_TRUE(offer(b, frame_to(8, i)));
         stop_port(pair.port_a());
         stop_port(pair.port_b());
@@ -163,9 +163,9 @@ TEST_F(Dpdk, ChecksumsAreLeftToThePortAndItsWordIsTaken) {
     EXPECT_EQ(pool.in_use(), 0u);
 }
 
-/// A port whose sleeps the test plays, with or without a frame, and with or without its interrupt.
+/// A port whose sleep functions the test calls, with or without a frame and with or without an interrupt.
 struct Sleeping {
-    /// `name` is the port's name. It must differ from that of every other test.
+    /// The names of the pool and of both ports are made from `name`, which no other test may use.
     explicit Sleeping(const std::string& name) : pool("pool_" + name, kFrames, 0), pair(name + "0", name + "1", 1) {
         MbufPool* pools[] = {&pool};
         start_port(pair.port_a(), pools, {1});
@@ -242,7 +242,7 @@ TEST_F(Dpdk, AFrameAtTheEndOfATimeOutIsNoMiss) {
 }
 
 /// Returns a frame of `first` + `second` bytes in two segments, as from a NIC with buffers of `first` bytes. The value of each
-/// byte is its position.
+/// byte is its position modulo 256.
 rte_mbuf* in_two_pieces(MbufPool& pool, uint16_t first, uint16_t second) {
     rte_mbuf *head = rte_pktmbuf_alloc(pool.get()), *tail = rte_pktmbuf_alloc(pool.get());
     uint8_t n = 0;

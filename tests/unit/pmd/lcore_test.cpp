@@ -1,4 +1,4 @@
-// The lcore loop with a fake engine: it sleeps only without work, and every source of work wakes it.
+// Tests of the lcore loop with a fake engine. The loop must sleep only without work, and every source of work must wake it.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <linux/futex.h>
@@ -125,7 +125,7 @@ TEST_F(Lcore, SleepsWithoutWorkAndStopsFromSleep) {
     EXPECT_EQ(engine.polls, polls) << "a sleeping lcore does not poll";
 }
 
-/// Plays the interrupts of a NIC.
+/// A Waker in place of the interrupts of a NIC.
 struct Interrupts final : Waker {
     std::atomic<bool> come{true};
     std::atomic<int> timed_out{0}, woken{0};

@@ -2,9 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <arpa/inet.h>
+#include <fcntl.h>
+#include <net/if.h>
+#include <sched.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <vector>
@@ -22,7 +26,7 @@ constexpr MacAddress kMac{{0x02, 0, 0, 0, 0, 1}};
 constexpr uint8_t kHere[4] = {127, 79, 1, 1}, kThere[4] = {127, 79, 1, 2};
 constexpr uint32_t kBth = wire::kEthLength + wire::kIpv4Length + wire::kUdpLength;
 
-/// A frame from kThere to kHere; its payload begins with `number`. Returns its length.
+/// Writes a frame from kThere to kHere whose payload begins with `number`. Returns the length of the frame.
 uint32_t build(uint8_t* f, uint32_t number, uint32_t payload, uint16_t source_port = wire::kRoceUdpPort) {
     const uint32_t udp = wire::kUdpLength + wire::kBthLength + payload + wire::kIcrcLength;
     const uint32_t length = wire::kEthLength + wire::kIpv4Length + udp;
@@ -54,7 +58,7 @@ std::unique_ptr<UdpSockets> open_sockets(const uint8_t* address) {
     try {
         return std::make_unique<UdpSockets>(setup);
     } catch (const StartError&) {
-        return nullptr;  // a rocid of this machine has the port on every address
+        return nullptr;  // a rocid on this machine may use the port on every address
     }
 }
 
@@ -69,7 +73,7 @@ protected:
         uint32_t number;
         bool right;
     };
-    /// What has come, in bursts of `burst`; stops when `most` are there or nothing comes any more.
+    /// Receives frames in bursts of `burst`, until `most` frames have arrived or no further frame arrives.
     std::vector<Got> receive(size_t most, unsigned burst = 8) {
         std::vector<Got> all;
         io::RxFrame f[64];
@@ -82,7 +86,7 @@ protected:
         }
         return all;
     }
-    /// Sends what follows UDP of a built frame from a socket of its own.
+    /// Sends the UDP payload of a built frame from a new socket that is bound to `port`.
     static void send_from(uint16_t port, const uint8_t* frame, uint32_t length) {
         const int fd = socket(AF_INET, SOCK_DGRAM, 0), discover = IP_PMTUDISC_DO;
         setsockopt(fd, IPPROTO_IP, IP_MTU_DISCOVER, &discover, sizeof discover);
@@ -152,7 +156,7 @@ TEST_F(Udp, TheSourcePortMayBeAnyButNotAnother) {
 TEST_F(Udp, ACorruptFrameIsWrongAndNoNatIsBlamed) {
     uint8_t f[256];
     const uint32_t length = build(f, 1, 64);
-    send_from(wire::kRoceUdpPort, f, length);  // now the peer is known
+    send_from(wire::kRoceUdpPort, f, length);  // makes the peer known to the receiver
     f[kBth + wire::kBthLength + 9] ^= 1;
     send_from(wire::kRoceUdpPort, f, length);
     const std::vector<Got> got = receive(2);
@@ -160,6 +164,91 @@ TEST_F(Udp, ACorruptFrameIsWrongAndNoNatIsBlamed) {
     EXPECT_TRUE(got[0].right);
     EXPECT_FALSE(got[1].right);
     EXPECT_EQ(receiver_->counters().port_changed, 0u);
+}
+
+constexpr const char* kInterface = "m0";
+constexpr const char* kMakeInterface =
+    "ip link add m0 type veth peer name m1 && ip link set m0 up && ip link set m1 up && "
+    "ip addr add 10.79.0.1/24 dev m0 && ip addr add fd79::1/64 dev m0 nodad";
+
+/// Sends one datagram to port 4791 of a multicast group on interface kInterface. The kernel loops it back to this host.
+void send_to_group(const Gid& group) {
+    const unsigned index = if_nametoindex(kInterface);
+    const int on = 1, fd = socket(group.is_ipv4() ? AF_INET : AF_INET6, SOCK_DGRAM, 0);
+    ssize_t sent;
+    if (group.is_ipv4()) {
+        ip_mreqn by{};
+        by.imr_ifindex = int(index);
+        setsockopt(fd, IPPROTO_IP, IP_MULTICAST_IF, &by, sizeof by);
+        setsockopt(fd, IPPROTO_IP, IP_MULTICAST_LOOP, &on, sizeof on);
+        sockaddr_in to{.sin_family = AF_INET, .sin_port = htons(wire::kRoceUdpPort), .sin_addr = {}, .sin_zero = {}};
+        std::memcpy(&to.sin_addr, &group.bytes[12], 4);
+        sent = sendto(fd, "x", 1, 0, reinterpret_cast<const sockaddr*>(&to), sizeof to);
+    } else {
+        setsockopt(fd, IPPROTO_IPV6, IPV6_MULTICAST_IF, &index, sizeof index);
+        setsockopt(fd, IPPROTO_IPV6, IPV6_MULTICAST_LOOP, &on, sizeof on);
+        sockaddr_in6 to{};
+        to.sin6_family = AF_INET6;
+        to.sin6_port = htons(wire::kRoceUdpPort);
+        to.sin6_scope_id = index;
+        std::memcpy(&to.sin6_addr, group.bytes.data(), group.bytes.size());
+        sent = sendto(fd, "x", 1, 0, reinterpret_cast<const sockaddr*>(&to), sizeof to);
+    }
+    EXPECT_EQ(sent, 1) << std::strerror(errno);
+    close(fd);
+}
+
+/// Returns true if a datagram arrives within `wait_ms`. Removes the datagram from its socket.
+bool arrives(const UdpSockets& sockets, int wait_ms) {
+    char bytes[16];
+    for (;; --wait_ms) {
+        for (const UdpSockets::Socket& s : sockets.all())
+            if (recv(s.fd, bytes, sizeof bytes, MSG_DONTWAIT) >= 0) return true;
+        if (wait_ms <= 0) return false;
+        usleep(1000);
+    }
+}
+
+/// A network namespace with the veth interface kInterface. The calling thread is in it until the destructor.
+class OwnNetwork {
+public:
+    OwnNetwork() : before_(open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC)) {
+        entered_ = before_ >= 0 && unshare(CLONE_NEWNET) == 0;
+        ready_ = entered_ && std::system(kMakeInterface) == 0;
+    }
+    ~OwnNetwork() {
+        if (entered_) {
+            EXPECT_EQ(setns(before_, CLONE_NEWNET), 0);
+        }
+        if (before_ >= 0) close(before_);
+    }
+    bool ready() const { return ready_; }
+
+private:
+    int before_;
+    bool entered_ = false, ready_ = false;
+};
+
+// A datagram of a group must arrive at one engine only, because this engine hands copies to the others.
+TEST(UdpGroups, OnlySocketsThatJoinedReceiveAGroup) {
+    const OwnNetwork network;
+    if (!network.ready()) GTEST_SKIP() << "no permission for a network namespace with IPv6";
+    UdpSetup setup;
+    setup.interface_index = int(if_nametoindex(kInterface));
+    setup.engines = 2;
+    const UdpSockets joined(setup), other(setup);
+    Gid four, six;
+    four.bytes = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 239, 79, 0, 9};
+    six.bytes = {0xff, 0x11, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x79, 9};
+    for (const Gid& group : {four, six}) {
+        ASSERT_EQ(joined.follow_group(group, true), 0);
+        EXPECT_EQ(joined.follow_group(group, true), EADDRINUSE);
+        send_to_group(group);
+        EXPECT_TRUE(arrives(joined, 2000));
+        EXPECT_FALSE(arrives(other, 0)) << "the kernel delivers a datagram to all sockets at once";
+        EXPECT_EQ(joined.follow_group(group, false), 0);
+        EXPECT_EQ(joined.follow_group(group, false), EADDRNOTAVAIL);
+    }
 }
 
 }  // namespace

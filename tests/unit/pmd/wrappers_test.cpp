@@ -1,4 +1,4 @@
-// Wrappers around a port: hairpin, fault injection, taps. At its end each test checks that no frame was lost or freed twice.
+// Tests of wrappers around a port: hairpin, fault injection, taps. FakePort checks that no frame is freed twice.
 #include <gtest/gtest.h>
 
 #include <unistd.h>

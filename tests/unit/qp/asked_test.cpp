@@ -1,7 +1,9 @@
-// What was requested again, and which response shows that the answer is lost.
+// Tests of Asked: which packets were requested again, and which responses show that the answer to such a request is lost.
 #include "qp/asked.hpp"
 
 #include <gtest/gtest.h>
+
+#include <vector>
 
 namespace roci::qp {
 namespace {
@@ -76,6 +78,58 @@ TEST_F(AskedTest, WhatArrivedIsForgotten) {
     EXPECT_EQ(asked.count(), 1u);
     for (uint32_t i = 1; i < Asked::kMost; ++i) asked.add({Psn(30 + i), 1}, Psn(100), 0);
     EXPECT_TRUE(asked.full());
+}
+
+// ---- packets that were sent again, and what the receiver reports of them
+
+struct RepeatedTest : AskedTest {
+    static constexpr Nanos kLeast = 100;
+    std::vector<uint32_t> arrived;
+    uint32_t reported(uint32_t newest, Nanos now = 1000, uint32_t places = 3) {
+        const auto has = [&](Psn psn) { return std::find(arrived.begin(), arrived.end(), psn.value()) != arrived.end(); };
+        return asked.reported(has, Psn(newest), places, now, kLeast);
+    }
+};
+
+TEST_F(RepeatedTest, PacketsOfOneBurstShareAnEntry) {
+    for (uint32_t psn = 10; psn < 10 + 2 * Asked::kMost; ++psn) asked.add_next(Psn(psn), Psn(100), 5);
+    EXPECT_EQ(asked.count(), 1u);
+    asked.add_next(Psn(200), Psn(100), 5);
+    asked.add_next(Psn(201), Psn(101), 5);
+    EXPECT_EQ(asked.count(), 3u);
+}
+
+TEST_F(RepeatedTest, IsLostAgainIfMoreThanAFewNewPacketsHaveArrived) {
+    asked.add_next(Psn(10), Psn(100), 5);
+    reported(102);
+    EXPECT_TRUE(asked.covers(Psn(10)));
+    reported(103);
+    EXPECT_FALSE(asked.covers(Psn(10)));
+}
+
+TEST_F(RepeatedTest, LaterRepeatsCountLikeNewPackets) {
+    for (uint32_t i = 0; i < 5; ++i) asked.add_next(Psn(10 + 2 * i), Psn(100), i);
+    arrived = {12, 14, 16};
+    EXPECT_EQ(reported(99), 3u) << "when the newest that arrived was sent";
+    EXPECT_TRUE(asked.covers(Psn(10)));
+    EXPECT_EQ(asked.count(), 2u);
+    for (uint32_t i = 0; i < 4; ++i) asked.add_next(Psn(30 + 2 * i), Psn(100), 9);
+    arrived = {30, 32, 34, 36};
+    reported(99);
+    EXPECT_FALSE(asked.covers(Psn(10)));
+    EXPECT_FALSE(asked.covers(Psn(18)));
+}
+
+TEST_F(RepeatedTest, AReportSaysNothingAboutPacketsThatWereJustSent) {
+    asked.add_next(Psn(10), Psn(100), 950);
+    arrived = {10};
+    reported(110, 950 + kLeast - 1);
+    EXPECT_TRUE(asked.covers(Psn(10)));
+    arrived = {};
+    reported(110, 950 + kLeast - 1);
+    EXPECT_TRUE(asked.covers(Psn(10)));
+    reported(110, 950 + kLeast);
+    EXPECT_FALSE(asked.covers(Psn(10)));
 }
 
 }  // namespace

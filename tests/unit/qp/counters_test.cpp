@@ -1,4 +1,4 @@
-// The table of counters, and docs/counters.md, which is generated from it. ROCI_WRITE_TABLES=1 writes the document again.
+// Tests of the tables of counters and of docs/counters.md, which this test writes if ROCI_WRITE_TABLES=1 is set.
 #include "engine/counters.hpp"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,8 @@ The unit test `unit_qp` generates this page from the tables in `stack/qp/counter
 - A program under `roci run` finds counters in the files of its `/sys/class/infiniband/DEVICE/ports/1`. The column "file" names these files. `roci run` renews
   them every second. Their names are those of the InfiniBand Architecture Specification and of NVIDIA's mlx5 driver.
 - All counters of devices and engines are in one page of memory, which any user may map read-only (`verbs_api/abi/counter_page.hpp`). A reader of this page sends
-  no request to rocid.
+  no request to rocid. An engine writes its counts of frames and messages into the page every 128 rounds (usually less than 1 ms), and before it yields its CPU or sleeps.
+  It writes all other counters at once.
 
 All counters are 0 when rocid starts. A counter of a device is the sum over all QPs of the device, including destroyed ones.
 

@@ -1,4 +1,4 @@
-// The pool of kept frames, the search for gaps, and the adaptation of patience.
+// Tests of the pool of kept frames, the search for gaps, and the adaptive limits of Patience.
 #include "qp/reorder_pool.hpp"
 
 #include <gtest/gtest.h>
@@ -134,7 +134,7 @@ TEST(Patience, GrowsWhenWhatWasAskedForComesTwice) {
     EXPECT_EQ(p.wait(), 62'500u);
 }
 
-// If many frames of a window are late, their repetitions arrive much later. Later suspects must not replace the first ones.
+// If many frames of a window are late, their repetitions arrive much later. Patience must then still know the first late frames.
 TEST(Patience, LearnsWhenRepetitionsComeMuchLater) {
     Patience p;
     for (uint32_t i = 0; i < 100; ++i) p.arrived(Psn(10 * i), 20, 1000);

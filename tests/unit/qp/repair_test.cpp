@@ -1,4 +1,4 @@
-// Round trips, and how long the requester waits for what it has sent again.
+// Tests of measured round trips and of the time that the requester waits after a retransmission.
 #include "qp/repair.hpp"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ RoundTrip measured(Nanos trip) {
 }
 
 TEST(RepairTime, ARepairBehindAFullQueueIsAwaitedLonger) {
-    // The only round trip that was measured had no queue. The repaired packets showed the queue.
+    // The only measured round trip had no queue. The repair took longer because of a queue.
     const RoundTrip times = measured(30'000);
     RepairTime repair;
     const Nanos before = times.patience(kWindow - 6, kWindow, repair.loaded());

@@ -1,4 +1,4 @@
-// Turns by user, by session and by QP.
+// Tests of the turns of users, sessions and QPs.
 #include "qp/run_queue.hpp"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ struct RunQueueTest : ::testing::Test {
         qps.back()->share = share;
         return *qps.back();
     }
-    /// Serves `turns` QPs that always have more work. Returns the cost per share.
+    /// Gives `turns` turns to QPs that always have more work. Returns the cost per value of Qp::share.
     std::map<uint16_t, uint64_t> serve(uint32_t turns, const std::map<uint16_t, uint64_t>& cost_of) {
         std::map<uint16_t, uint64_t> spent;
         for (uint32_t i = 0; i < turns; ++i) {
@@ -32,6 +32,68 @@ struct RunQueueTest : ::testing::Test {
         return spent;
     }
 };
+
+TEST_F(RunQueueTest, AUserBeyondItsRateIsParkedUntilItsTime) {
+    constexpr Nanos kNow = 1'000'000'000, kMs = 1'000'000;
+    UserRate rate(1'000'000, 0);  // a byte per microsecond; the user has saved up a millisecond
+    queue.open(1, 1, &rate);
+    queue.open(2, 2);
+    Qp &a = qp(1), &b = qp(2), &later = qp(1);
+    EXPECT_TRUE(queue.limits());
+    const auto turn = [&](Qp& expected, uint64_t bytes) {
+        Qp& next = queue.take();
+        EXPECT_EQ(&next, &expected);
+        queue.add(next);
+        queue.done(bytes, TurnEnd::without_work);  // the next user has its turn
+        queue.charge(next, kNow, 1, bytes);
+    };
+    queue.add(a);
+    queue.add(b);
+    turn(a, 1000);
+    EXPECT_FALSE(queue.parked(a)) << "no more than it has saved up";
+    turn(b, 1'000'000);
+    turn(a, 2000);
+    EXPECT_TRUE(queue.parked(a));
+    EXPECT_EQ(queue.next_release(), kNow + 2 * kMs);
+    queue.add(later);
+    for (int i = 0; i < 3; ++i) turn(b, 1'000'000);
+    queue.remove(b);
+    EXPECT_TRUE(queue.empty()) << "nobody may have a turn";
+    EXPECT_EQ(queue.count(), 2u);
+    queue.release(kNow + 2 * kMs - 1);
+    EXPECT_TRUE(queue.empty());
+    rate.charge(kNow, 1, 1000);  // another engine
+    queue.release(kNow + 2 * kMs);
+    EXPECT_TRUE(queue.empty());
+    EXPECT_EQ(queue.next_release(), kNow + 3 * kMs);
+    queue.release(kNow + 3 * kMs);
+    EXPECT_EQ(queue.next_release(), kNever);
+    EXPECT_EQ(&queue.take(), &a);
+    queue.done(0, TurnEnd::interrupted);
+    queue.remove(later);
+    EXPECT_TRUE(queue.empty());
+    EXPECT_EQ(rate.waits(), 1u);
+}
+
+TEST_F(RunQueueTest, AParkedUserWhoLeavesLeavesNothingToItsSuccessor) {
+    UserRate rate(0, 1);
+    queue.open(1, 1, &rate);
+    Qp &a = qp(1), &b = qp(1);
+    queue.add(a);
+    queue.take();
+    queue.done(1, TurnEnd::finished);
+    queue.charge(a, 1'000'000'000, 1, 100);
+    EXPECT_TRUE(queue.parked(a));
+    queue.close(1);
+    queue.leave(1);
+    EXPECT_EQ(queue.next_release(), kNever);
+    queue.open(1, 1);
+    queue.add(b);
+    EXPECT_EQ(&queue.take(), &b);
+    queue.done(1, TurnEnd::finished);
+    queue.charge(b, 1'000'000'000, 1, 100);
+    EXPECT_FALSE(queue.parked(b));
+}
 
 TEST_F(RunQueueTest, QpsWithoutASessionAreServedInOrder) {
     Qp &a = qp(0), &b = qp(0), &c = qp(0);

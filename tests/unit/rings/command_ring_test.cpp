@@ -84,7 +84,7 @@ TEST_F(CommandRingTest, AClosedRingRefusesWhatItHolds) {
     EXPECT_TRUE(ring.done(last));
 }
 
-/// Counts the calls that a batch makes to a port.
+/// Records the waits of a batch.
 struct CountingPort : CommandPort {
     std::vector<std::pair<uint32_t, Ticket>> waits;
     std::vector<Ticket> last = {0, 0, 0};
@@ -114,7 +114,7 @@ TEST(Batch, WaitsOncePerEngineForTheLastCommand) {
     EXPECT_EQ(port.waits, (Waits{{0, 2}, {1, 2}, {2, 6}}));
 }
 
-// The conductor reads results only after the ring has reported them. The lcore ends while commands still come.
+// The conductor reads results only after the ring has reported them. The lcore ends while the conductor still submits commands.
 TEST(CommandRing, ConductorAndLcore) {
     constexpr uint32_t kCommands = 20000;
     CommandRing ring;

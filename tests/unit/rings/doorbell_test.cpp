@@ -73,7 +73,7 @@ TEST_F(DoorbellTest, WordsBelowTheStartComeLast) {
     EXPECT_FALSE(doorbell_pending(*page));
 }
 
-// The handshake between a client and an engine that stops polling a queue, in every order that matters.
+// The handshake between a client that posts and an engine that stops polling the queue.
 TEST(Idle, PostToAnIdleQueueRings) {
     SqPair sq(8, 64);
     sq.client.head = 1;

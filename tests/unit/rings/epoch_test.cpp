@@ -66,8 +66,8 @@ TEST(Epoch, AReaderLetsGoBeforeItPassesAndOnlyThen) {
     EXPECT_EQ(times, 2);
 }
 
-/// A table of one entry. The writer replaces the object, fences, and then writes to the old object. A reader that still used the
-/// old object would see this, and the thread sanitizer reports the race.
+/// A table of one entry. The writer replaces the object, fences, and then writes to the old object. A reader that still uses the
+/// old object sees a != b, or the thread sanitizer reports the race.
 struct Table {
     struct Object {
         uint64_t a = 0, b = 0;  ///< equal while the object is in the table
@@ -76,7 +76,7 @@ struct Table {
     std::atomic<Object*> entry{&objects[0]};
 };
 
-/// `rests` is the number of times that a reader rests between its rounds.
+/// Two readers use the table while this thread replaces its object. Each reader rests after every `rests`-th round; 0: never.
 void use_while_it_changes(uint32_t rests) {
     constexpr uint64_t kFences = 3000;
     Table table;

@@ -59,7 +59,7 @@ struct CqPair {
         completions.write_out();
         return result;
     }
-    /// Returns the wr_id of the next entry, or -1.
+    /// Returns the wr_id of the next entry; -1 if there is none, -2 if the byte_len of the entry does not fit its wr_id.
     int64_t poll() {
         const abi::Cqe* e = client.peek();
         if (e == nullptr) return -1;

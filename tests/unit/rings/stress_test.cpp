@@ -10,8 +10,8 @@
 namespace roci::rings {
 namespace {
 
-// The producer does not check for room. Credits bound it as work queues do: one entry per WQE, returned after polling. The
-// credits are read relaxed, so that only the ring's own ordering protects the entries.
+// The producer does not check for a free entry. Credits limit the producer as work queues do: one entry per WQE, returned after
+// polling. The credits are read relaxed, so that only the ring's own ordering protects the entries.
 TEST(Stress, CqLaneDeliversEachEntryOnceInOrder) {
     constexpr uint64_t kEntries = 200000;
     constexpr uint32_t kDepth = 16;
@@ -71,7 +71,7 @@ TEST(Stress, ArmAndNotifyLoseNoEvent) {
         client_waits = false;
         ++slept;
     }
-    // Events that nobody waited for fill the ring. The engine waits with its last events until somebody removes them.
+    // Unused events fill the ring. The engine waits with its last events until this loop has removed some.
     for (io::Event e; !engine_done.load();)
         if (!events.pop(e)) std::this_thread::yield();
     engine.join();

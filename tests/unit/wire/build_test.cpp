@@ -1,4 +1,4 @@
-// begin_frame and finish_frame: parse() reads the values that they wrote, for every opcode, path and length.
+// Tests that parse() reads the values that begin_frame and finish_frame wrote, for every opcode, path and length.
 #include "wire/build.hpp"
 
 #include <gtest/gtest.h>
@@ -223,7 +223,7 @@ TEST(Build, CopyingWithTheIcrcMakesTheSameFrame) {
     for (const uint32_t length : {0u, 4u, 255u, 257u, 4092u}) EXPECT_FALSE(copies_with_icrc(length));
 }
 
-/// Kept headers give the frame that begin_frame gives, with any next PSN and ACK request.
+/// repeat_headers writes the same headers as begin_frame, for any next PSN and ACK request.
 TEST(Build, RepeatedHeadersAreThoseOfTheNextPacket) {
     for (const bool ipv6 : {false, true})
         for (const bool tagged : {false, true})

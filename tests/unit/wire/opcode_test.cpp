@@ -88,6 +88,7 @@ constexpr Row kExpected[] = {
     {0xb7, "XRC SEND Only with Invalidate", 20, kXrcEth | kIeth},
     {0xbc, "XRC FLUSH", 36, kXrcEth | kFlushEth | kReth},
     {0xbd, "XRC ATOMIC WRITE", 32, kXrcEth | kReth},
+    {0xc0, "Rocinante Loss Report", 12, 0},
 };
 
 TEST(Opcode, TableHasExactlyTheOpcodesOfTheSpecification) {
@@ -103,9 +104,9 @@ TEST(Opcode, TableHasExactlyTheOpcodesOfTheSpecification) {
     for (unsigned op = 0; op < 256; ++op) EXPECT_EQ(opcode_info(uint8_t(op)).valid(), expected.contains(uint8_t(op))) << op;
 }
 
-TEST(Opcode, EveryOneButCnpHasOneDirectionAndOnePosition) {
+TEST(Opcode, EveryOneOfTheServicesHasOneDirectionAndOnePosition) {
     for (const Row& row : kExpected) {
-        if (row.opcode == kCnpOpcode) continue;
+        if (row.opcode == kCnpOpcode || row.opcode == kLossReportOpcode) continue;
         const uint32_t f = opcode_info(row.opcode).flags;
         EXPECT_EQ(std::popcount(f & (kRequest | kResponse)), 1) << row.name;
         EXPECT_EQ(std::popcount(f & (kFirst | kMiddle | kLast | kOnly)), 1) << row.name;
@@ -117,11 +118,12 @@ TEST(Opcode, EveryOneButCnpHasOneDirectionAndOnePosition) {
         EXPECT_EQ((f & kRead) != 0, name.find("READ") != std::string::npos) << name;
     }
     EXPECT_EQ(opcode_info(kCnpOpcode).flags, 0u);
+    EXPECT_EQ(opcode_info(kLossReportOpcode).flags, uint32_t(kPayload));
 }
 
 TEST(Opcode, ReceiveWqeIsTakenOncePerMessage) {
-    // The first packet of a SEND consumes a receive WQE. Of a WRITE with immediate, the packet with the immediate consumes it
-    // (IBA 9.7.4, 9.7.5).
+    // The first packet of a SEND consumes a receive WQE. So does the packet of a WRITE that carries immediate data (IBA 9.7.4,
+    // 9.7.5).
     const std::set<unsigned> takes = {0x00, 0x04, 0x05, 0x09, 0x0b, 0x17, 0x20, 0x24, 0x25, 0x29,
                                       0x2b, 0x64, 0x65, 0xa0, 0xa4, 0xa5, 0xa9, 0xab, 0xb7};
     for (unsigned op = 0; op < 256; ++op) EXPECT_EQ(opcode_info(uint8_t(op)).has(kConsumesRecv), takes.contains(op)) << op;

@@ -1,4 +1,4 @@
-// parse(): each check of the chain. Each test takes a valid frame and makes one fault in it.
+// Tests of each check of parse(). Most tests take a valid frame and make one fault in it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -41,8 +41,8 @@ protected:
         if (!ipv6) test::repair_ipv4_checksum(&f[at.l3]);
         test::repair_icrc(f, at.l3, ipv6, ip_header());
     }
-    /// Adds `delta` to the IP and UDP lengths and to the frame. The bytes are removed or inserted before the ICRC, and the rest
-    /// is kept consistent.
+    /// Adds `delta` to the IP and UDP lengths and to the frame. Removes or inserts the bytes before the ICRC, and corrects the
+    /// checksums.
     void resize(Frame& f, int delta) const {
         if (delta < 0) f.erase(f.end() - kIcrcLength + delta, f.end() - kIcrcLength);
         if (delta > 0) f.insert(f.end() - kIcrcLength, size_t(delta), uint8_t{0x5a});
@@ -133,6 +133,15 @@ TEST_P(Parse, UdpLengthMustEqualIpLength) {
 TEST_P(Parse, TransportVersionMustBeZero) {
     Frame f = good();
     f[at.bth + 1] |= 0x01;
+    repair(f);
+    EXPECT_EQ(verdict(f), Verdict::bad_bth_version);
+}
+
+TEST_P(Parse, LossReportsHaveAVersionOfTheirOwn) {
+    Frame f = good(kLossReportOpcode, 52);
+    EXPECT_EQ(f[at.bth + 1] & 0x0f, kLossReportVersion);
+    EXPECT_EQ(verdict(f), Verdict::ok);
+    f[at.bth + 1] &= 0xf0;
     repair(f);
     EXPECT_EQ(verdict(f), Verdict::bad_bth_version);
 }

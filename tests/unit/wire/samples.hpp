@@ -106,7 +106,7 @@ inline wire::PathSpec path_of(const wire::Packet& p) {
     return s;
 }
 
-/// Returns a whole frame. The buffer has exactly the room that begin_frame may use, and is cut to the frame's length afterwards.
+/// Returns a whole frame. The buffer first has exactly the size that begin_frame may use, and is then cut to the frame's length.
 inline Frame build_frame(const wire::PathSpec& spec, const wire::TransportHeaders& headers, const uint8_t* payload,
                          uint32_t length) {
     const wire::PathTemplate path = wire::make_path(spec);

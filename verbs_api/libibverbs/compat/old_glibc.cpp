@@ -1,7 +1,7 @@
 // Makes a client library run on glibc 2.31 and newer. The library, and the parts of libstdc++ and libgcc that are linked into it,
-// must not use symbols that newer releases added or moved. Each such function is defined here as a hidden symbol, which calls
-// older functions. Functions of the base version are in libpthread.so.0 and libdl.so.2 before glibc 2.34, and in libc.so.6 since
-// then.
+// must not use symbols that newer releases of glibc added or moved. This file defines each such symbol as a hidden one. The
+// hidden functions call symbols of the base version ROCI_BASE. Before glibc 2.34 these symbols are in libpthread.so.0 and
+// libdl.so.2, since then in libc.so.6.
 #include <dlfcn.h>
 #include <link.h>
 #include <pthread.h>
@@ -22,7 +22,7 @@ constexpr int kStatVersion = 0;
 #error "unknown base version of glibc's symbols on this processor"
 #endif
 
-/// Declares base_NAME and here_NAME. base_NAME is the oldest version of NAME. here_NAME is the definition that the rest of the
+/// Declares base_NAME and here_NAME. base_NAME is the base version of NAME in glibc. here_NAME is the hidden definition that the
 /// library calls as NAME.
 #define ROCI_OLD(result, name, ...)                         \
     __asm__(".symver base_" #name "," #name "@" ROCI_BASE); \
@@ -57,7 +57,7 @@ void* here_dlsym(void* handle, const char* name) { return base_dlsym(handle, nam
 ROCI_OLD(int, dladdr, const void* address, Dl_info* out);
 int here_dladdr(const void* address, Dl_info* out) { return base_dladdr(address, out); }
 
-// Since glibc 2.33 stat64 and fstat64 are functions. Before, they were macros that called the following functions.
+// Since glibc 2.33 libc.so.6 exports stat64 and fstat64. Older releases export only the following functions.
 int __xstat64(int version, const char* path, struct stat64* out);
 int __fxstat64(int version, int fd, struct stat64* out);
 __attribute__((visibility("hidden"), used)) int here_stat64(const char* path, struct stat64* out) __asm__("stat64");
@@ -65,11 +65,12 @@ int here_stat64(const char* path, struct stat64* out) { return __xstat64(kStatVe
 __attribute__((visibility("hidden"), used)) int here_fstat64(int fd, struct stat64* out) __asm__("fstat64");
 int here_fstat64(int fd, struct stat64* out) { return __fxstat64(kStatVersion, fd, out); }
 
-/// Added in glibc 2.32. libstdc++ omits atomic operations while it is not 0. It is always 0 here, which is also correct.
+/// The variable __libc_single_threaded of glibc 2.32. While it is not 0, libstdc++ omits atomic operations. Here it is always 0,
+/// so libstdc++ always uses atomic operations.
 __attribute__((visibility("hidden"))) extern char here_single_threaded __asm__("__libc_single_threaded");
 __attribute__((used)) char here_single_threaded = 0;
 
-/// Added in glibc 2.36. libstdc++'s std::random_device calls it.
+/// Defines the function arc4random of glibc 2.36, which std::random_device of libstdc++ calls.
 __attribute__((visibility("hidden"), used)) uint32_t here_arc4random() __asm__("arc4random");
 uint32_t here_arc4random() {
     uint32_t value = 0;
@@ -78,7 +79,7 @@ uint32_t here_arc4random() {
 }
 
 #ifdef DLFO_STRUCT_HAS_EH_DBASE
-/// Added in glibc 2.35. libgcc's unwinder finds the object of a code address with it. Before, the unwinder used dl_iterate_phdr.
+/// Defines the function _dl_find_object of glibc 2.35, by which libgcc's unwinder finds the ELF object of a code address.
 __attribute__((visibility("hidden"), used)) int here_dl_find_object(void* pc,
                                                                     struct dl_find_object* out) __asm__("_dl_find_object");
 

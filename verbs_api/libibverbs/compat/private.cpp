@@ -1,6 +1,7 @@
-// The symbols of rdma-core's private nodes. rdma-core's drivers (libmlx5 and others) link against them, and programs link against
-// the drivers. No driver runs in this library, so nearly all functions exist only for linking and return an error. Each symbol is
-// exported in every node of private_symbols.txt. No link-time optimisation of this file: it would drop the aliases.
+// The symbols of rdma-core's private nodes (symbol versions IBVERBS_PRIVATE_*). rdma-core's drivers (libmlx5 and others) link
+// against them, and programs link against the drivers. This library loads no driver, so nearly all functions exist only for
+// linking: they do nothing or return an error. private_symbols.txt lists the nodes in which each symbol is exported. This file is
+// built without link-time optimisation, which would drop the aliases.
 #include "compat/private.hpp"
 
 #include "context.hpp"
@@ -8,7 +9,7 @@
 #pragma GCC visibility push(default)
 extern "C" {
 
-// The functions of all symbols that do nothing, by their result.
+// The functions behind all symbols that exist only for linking, one function per result.
 [[gnu::used]] void private_nothing(void) {}
 [[gnu::used]] int private_errno(void) { return roci::client::refuse(EOPNOTSUPP); }
 [[gnu::used]] void* private_null(void) { return roci::client::fail(EOPNOTSUPP); }
@@ -51,7 +52,7 @@ extern "C" {
 
 #include "private_aliases.inc"
 
-// A public function that is obsolete since rdma-core 17. An old driver plugin may still call it.
+// This public function is obsolete since rdma-core 17. An old driver plugin may still call it.
 void ibv_register_driver(const char*, void*) {}
 }
 #pragma GCC visibility pop

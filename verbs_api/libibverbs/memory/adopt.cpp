@@ -31,8 +31,8 @@ struct Range {
 };
 bool overlap(const Range& a, const Range& b) { return a.start < b.end && b.start < a.end; }
 
-/// Returns this thread's stack with its TLS. Neither is adopted: the thread would block itself on a frozen page, and fork()
-/// writes to the stack in the child.
+/// Returns the range of this thread's stack and TLS. They are not adopted: the thread would block itself on a frozen page, and
+/// fork() writes to the stack in the child. For the main thread the range has only the first page of the address space.
 Range own_stack() {
     static thread_local Range cached{0, 0};
     if (cached.end != 0) return cached;
@@ -43,19 +43,21 @@ Range own_stack() {
     pthread_attr_getstack(&attributes, &base, &size);
     pthread_attr_destroy(&attributes);
     const auto start = reinterpret_cast<uint64_t>(base);
-    // The main thread's stack is identified by its name. If its size is unlimited, other mappings are within its range.
+    // The main thread's stack is identified by its name [stack] instead. If the size limit of this stack is infinite, the range
+    // from pthread_attr_getstack() also contains other mappings.
     const uint64_t on_first_stack = getauxval(AT_RANDOM);
     if (on_first_stack >= start && on_first_stack - start < size) return cached = {1, 1};
     return cached = {page_floor(start), page_ceil(start + size)};
 }
 
-/// Returns true for pages that this code itself writes to: those around its stack frame, because a coroutine has its own stack;
-/// those of errno; and those of the thread control block.
+/// Returns true if the range contains pages that this code itself writes to: the stack, the pages around the stack frame (a
+/// coroutine has its own stack), the page of errno, or the pages of the thread control block.
 bool is_in_use_by_this_thread(const Range& range) {
     constexpr uint64_t kBelow = 64 << 10, kAbove = 16 << 10, kControlBlock = 2304;
     const auto frame = reinterpret_cast<uint64_t>(__builtin_frame_address(0));
     const auto self = static_cast<uint64_t>(pthread_self()), error = reinterpret_cast<uint64_t>(&errno);
-    // On the thread's own stack the bounds are known. Pages near the frame that are outside the bounds belong to another mapping.
+    // The bounds of the thread's own stack are known: pages outside them belong to another mapping, even if they are near the
+    // frame.
     const Range stack = own_stack();
     const bool known = frame >= stack.start && frame < stack.end;
     const Range around = known ? stack : Range{frame - kBelow, frame + kAbove};
@@ -65,9 +67,9 @@ bool is_in_use_by_this_thread(const Range& range) {
     });
 }
 
-/// Detects the page with the control data of a malloc arena: glibc aligns its heaps, and the first word of a heap points into the
-/// page. Such a page is not adopted. In a fork's child glibc resets the arena's lock before any handler runs. In shared memory
-/// this would reset a lock that a thread of the parent holds.
+/// Detects the page with the control data of a malloc arena: glibc aligns the heaps of an arena, and the first word of a heap
+/// points into the page. Such a page is not adopted, because in a fork's child glibc resets the arena's lock before any handler
+/// runs. In shared memory this would reset a lock that a thread of the parent holds.
 constexpr uint64_t kArenaAlignment = 64ull << 20;
 __attribute__((no_sanitize("address"))) bool is_arena_head(uint64_t page) {
     if (page % kArenaAlignment != 0) return false;
@@ -75,7 +77,7 @@ __attribute__((no_sanitize("address"))) bool is_arena_head(uint64_t page) {
     return first_word > page && first_word < page + page_size();
 }
 
-/// Returns false for device memory and similar mappings, which process_vm_readv cannot access. Returns true if the call itself is
+/// Returns false if process_vm_readv cannot access the page, for example in device memory. Returns true if the call itself is
 /// forbidden.
 bool is_reachable(uint64_t address) {
     char byte;
@@ -83,9 +85,9 @@ bool is_reachable(uint64_t address) {
     return ::process_vm_readv(getpid(), &local, 1, &remote, 1, 0) == 1 || errno != EFAULT;
 }
 
-/// Prevents growing a mapping by mremap(), as realloc() does, because an adopted mapping would extend into the file space of
-/// other mappings. mremap() refuses a range of several VMAs. So this function makes the first page a VMA of its own by an advice
-/// that has no other effect on shared memory.
+/// Prevents mremap() (for example by realloc()) from growing an adopted mapping, because the mapping would extend into the file
+/// space of other mappings. mremap() refuses a range of several VMAs. So this function makes the first page a separate VMA by an
+/// advice that has no other effect on shared memory.
 void forbid_growth(uint64_t address, uint64_t length, uint64_t first_byte) {
     constexpr uint64_t kMallocHeader = 16, kMmapped = 2, kFlags = 7;
     const bool malloc_mapping = first_byte == address + kMallocHeader && (pointer<const uint64_t>(address)[1] & kMmapped) &&
@@ -113,7 +115,7 @@ public:
         trim();
         return 0;
     }
-    /// Hands the pinned uses over to the caller.
+    /// Passes the pinned uses to the caller, who unpins them.
     std::vector<Use> take_uses() { return std::exchange(uses_, {}); }
 
 private:
@@ -183,7 +185,8 @@ private:
         return 0;
     }
 
-    /// @param first_byte  first byte of the program's range, if that byte is in this mapping
+    /// Moves a range into files. The part that cannot be moved becomes a piece that is accessed by address.
+    /// @param first_byte  first byte of the program's range; 0 if the range was adopted before
     int adopt(const Vma& vma, const Range& range, uint64_t first_byte) {
         Files& files = room->files;
         std::vector<Placement> placements;
@@ -206,7 +209,7 @@ private:
     }
 
     static void give_back(Placement placement, uint64_t used) {
-        if (placement.file->kind == File::Kind::own && used > 0) return;  // its unused rest stays a hole
+        if (placement.file->kind == File::Kind::own && used > 0) return;  // the unused part of the file stays a hole
         placement.offset += used;
         placement.address += used;
         placement.length -= used;
@@ -219,8 +222,9 @@ private:
             if (!freezer) return 0;
             const uint64_t moved =
                 move_pages({to.address, to.length, vma.protection(), vma.shared, to.file->fd.get(), to.offset}, *freezer);
-            if (moved < to.length) room->uffd.drop();  // closing the descriptor unfreezes the rest
-            // If userfaultfd works but refuses this mapping, the program may have registered its own userfaultfd there.
+            if (moved < to.length) room->uffd.drop();  // closing the descriptor unfreezes the remaining pages
+            // Only a shared mapping is tried with the next method. If userfaultfd refuses private memory, the program may have
+            // registered its own userfaultfd there.
             if (moved > 0 || !vma.shared) return moved;
         }
     }

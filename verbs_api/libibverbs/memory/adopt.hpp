@@ -1,21 +1,21 @@
 #pragma once
-/// Memory for registration: turns a range of this process into shared memory that rocid can map.
+/// Turns a range of this process's memory into shared memory that rocid can map. ibv_reg_mr uses this.
 ///
 /// A range may consist of several kinds of memory:
-///  - Private anonymous memory (heap, mmap, .bss) is *adopted*: its pages are copied into a sealed memfd, which is then mapped
-///    at the same address. Writers wait meanwhile (freeze.hpp). The program does not notice.
+///  - Private anonymous memory (heap, mmap, .bss) is *adopted*: its pages are copied into a sealed memfd, and the memfd is mapped
+///    at the same address. Writers wait meanwhile (freeze.hpp).
 ///  - Memory that is already shared (memfd, /dev/shm, hugetlbfs, a file mapped MAP_SHARED) is shared by its file, if a
 ///    descriptor is available.
-///  - All other memory gets fd = -1 and is accessed by address (/proc/self/mem), which is slow: files mapped private, stack and
-///    TLS of the calling thread, private hugepages, and SysV segments and shared anonymous memory that cannot be reopened for
-///    lack of privilege.
+///  - All other memory gets fd = -1 and is accessed by address (/proc/self/mem), which is slow. Examples: files mapped private,
+///    stack and TLS of the calling thread, private hugepages, and SysV segments and shared anonymous memory that cannot be
+///    reopened for lack of privilege.
 ///
 /// The kernel's table of mappings is the only record of adopted memory. Each acquire() reads the current mappings of its range.
 /// So munmap, mmap, mremap or free() of an adopted range cannot leave stale data in this library.
 ///
-/// Adopted pages remain adopted after the last release(); they are still the program's memory. If released files hold more than
-/// kIdleBytes of pages, the library closes their descriptors, oldest first. The kernel frees the pages when the program unmaps
-/// them. Registering a range whose descriptor was closed copies the pages again.
+/// Adopted pages remain adopted after the last release(), because they are still the program's memory. If released files have
+/// more than kIdleBytes of pages, the library closes their descriptors, oldest first. The kernel frees the pages when the program
+/// unmaps them. Registering a range whose descriptor was closed copies the pages again.
 ///
 /// Effects of adoption that a program may notice:
 ///  - While a page is moved (2 MiB at a time, about 1 ms), a system call of another thread that writes into the page fails with
@@ -25,7 +25,7 @@
 ///  - MADV_DONTNEED by a raw system call keeps the content, as on any shared memory. madvise() gives zeros, see advice.hpp.
 ///  - MADV_FREE fails with EINVAL.
 ///  - mremap() fails with EFAULT if it would grow a mapping of 16 pages or more; realloc() then copies.
-///  - NUMA policy and MADV_* hints are those of new memory.
+///  - NUMA policy and MADV_* hints are those of a new mapping.
 ///  - The child of fork() gets a private copy before fork() returns in the child (fork.hpp). A child of raw clone() or _Fork()
 ///    gets none.
 ///  - The stack of *another* thread must not be registered.
@@ -38,8 +38,8 @@ namespace roci::memory {
 
 /// A part of a registered range in one file, or accessed by address only.
 struct Piece {
-    int fd;  ///< to be mapped whole and shared; the library owns it, and it is valid until the token is released; -1: access by
-             ///< address only
+    int fd;  ///< descriptor of the file, which rocid maps whole and shared; valid until the token is released; owned by this
+             ///< library; -1: access by address only
     uint64_t fd_offset;  ///< offset of the piece in the file; 0 if fd is -1
     uint64_t fd_length;  ///< bytes of the whole file; 0 if fd is -1
     uint64_t id;         ///< identifies the file; never reused in this process; 0 if fd is -1
@@ -51,23 +51,23 @@ struct Piece {
 /// Makes [addr, addr+length) shareable and pins the files that back it.
 /// @param need_write  true if the range must be writable (for local write, remote write or atomic access)
 /// @param out         receives the pieces: ascending, without gaps, covering exactly the range
-/// @param token       for release(), to be called after rocid has unmapped the range
-/// @return 0 or a positive errno, as the kernel's ib_umem_get returns it. EFAULT: part of the range is not mapped, is PROT_NONE,
-///         is not accessible (device memory), or is read-only and need_write is set. EINVAL: length is 0, or the range wraps
-///         around. ENOMEM: out of memory for the bookkeeping. After an error nothing is pinned and `out` is empty.
+/// @param token       receives the token for release()
+/// @return 0 or a positive errno, with the values of the kernel's ib_umem_get. EFAULT: part of the range is not mapped, is
+///         PROT_NONE, is not accessible (device memory), or is read-only and need_write is set. EINVAL: length is 0, or the range
+///         wraps around. ENOMEM: out of memory for the bookkeeping. After an error nothing is pinned and `out` is empty.
 int acquire(void* addr, size_t length, bool need_write, std::vector<Piece>& out, uint64_t& token);
 
-/// Releases a range that acquire() returned. Ignores unknown tokens, and tokens that a fork's child inherited. After this call
-/// the id of a file may be invalid, so the caller also removes rocid's region of an id together with its last memory region.
+/// Releases the range of a token. Ignores unknown tokens, and tokens that a fork's child inherited. After the last release of a
+/// file the library may close the file, so the caller removes rocid's region of the file before this call.
 void release(uint64_t token);
 
-/// The number of released bytes whose descriptors are kept for the next registration.
+/// The number of released bytes in files whose descriptors are kept for the next registration.
 inline constexpr uint64_t kIdleBytes = 256ull << 20;
 
-/// The resources that this library uses now (for roci status and tests).
+/// The resources that this library uses now. For tests.
 struct Usage {
     uint64_t files;          ///< open descriptors
-    uint64_t adopted_bytes;  ///< bytes moved so far into files that are still open
+    uint64_t adopted_bytes;  ///< bytes of adopted pages in files that are still open
     uint64_t tokens;         ///< ranges that are acquired and not yet released
 };
 Usage usage();

@@ -31,7 +31,7 @@ int advise(void* address, size_t length, int advice) {
     const bool discards = advice == MADV_DONTNEED || advice == kDontNeedLocked;
     const int result = advise_kernel(start, length, advice);
     if (result != 0 || !discards || !may_be_adopted.load(std::memory_order_relaxed)) return result;
-    // For shared memory the kernel has only removed the pages from the page table. So this code also makes holes in the file.
+    // From a shared mapping the kernel has removed only the page table entries. So MADV_REMOVE also makes holes in the file.
     char buffer[4096];
     VmaFinder finder{std::span<char>(buffer)};
     const uint64_t end = page_ceil(start + length);

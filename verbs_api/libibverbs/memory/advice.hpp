@@ -5,12 +5,12 @@
 
 namespace roci::memory {
 
-/// Like the system call, but MADV_DONTNEED also gives zeros on adopted memory, as it does on private memory; allocators rely on
+/// Like the system call, but after MADV_DONTNEED adopted memory also reads as zeros, as private memory does; allocators rely on
 /// zeros. A registered range remains registered and shared with rocid. The function takes no lock and allocates no memory,
-/// because allocators call it while they hold their own locks.
+/// because allocators call madvise() while they hold their own locks.
 int advise(void* address, size_t length, int advice);
 
-/// Called before the first adoption.
+/// Called before each adoption. Before the first call advise() only makes the system call.
 void note_adoption();
 
 }  // namespace roci::memory

@@ -3,8 +3,9 @@
 ///
 /// A large range gets its own file. Small ranges share pool files of a fixed, sparse size, which are divided into slots of 16
 /// pages. A slot belongs to an aligned 16-page window of the address space. So adjacent pages that are adopted at different times
-/// are also adjacent in the file, and ten thousand registered heap buffers need only a few descriptors and a few VMAs. A page of
-/// a slot is used only once. collect() reads from the kernel which pages are no longer mapped, and turns them into holes.
+/// are also adjacent in the file, and ten thousand registered heap buffers need only a few descriptors and a few VMAs. collect()
+/// reads from the kernel which pages are no longer mapped, and turns them into holes. Until then a page of a slot is used only
+/// once.
 ///
 /// The caller holds room_mutex.
 
@@ -40,7 +41,7 @@ struct File {
     uint64_t length;
     bool writable;
     uint64_t tokens = 0;
-    uint64_t released = 0;               ///< number of the last release, counted over all files
+    uint64_t released = 0;               ///< number of the last unpin() of this file, counted over all files
     uint64_t pages = 0;                  ///< adopted pages, including unmapped ones that are not collected yet
     bool mapped = false;                 ///< result of collect()'s scan
     std::vector<Slot> slots;             ///< pool files only
@@ -50,7 +51,7 @@ struct File {
 };
 
 /// Returns true if the descriptor still refers to the file. A program that closes all its descriptors, as daemons do, also closes
-/// those of this library.
+/// the descriptors of this library.
 bool is_intact(const File& file);
 
 /// The place of a range of pages in a file.
@@ -70,10 +71,10 @@ struct Use {
 
 class Files {
 public:
-    /// Returns the open file with this identity, or null. A file of the program matches only if its `writable` is equal; adopted
-    /// files always match.
+    /// Returns the file with this identity, or null. For a file of the program `writable` must match too.
     File* find(uint64_t device, uint64_t inode, bool writable);
-    /// Checks that a file is intact. If not, removes it and returns false.
+    /// Returns true if the file is intact. Otherwise forgets the file's descriptor, removes the file unless it is pinned, and
+    /// returns false.
     bool check(File* file);
     /// Adds a file that the program has mapped.
     File* add_foreign(Fd fd, uint64_t device, uint64_t inode, uint64_t length, bool writable);
@@ -81,11 +82,12 @@ public:
     /// Closes a file of the program that nothing uses.
     void remove_unused(File* file);
 
-    /// Allocates space in files for the pages of [address, +length). Returns fewer bytes if descriptors or memory run out.
+    /// Allocates space in files for the pages of [address, +length). Returns the number of bytes: fewer than `length` if
+    /// descriptors or memory run out.
     uint64_t place(uint64_t address, uint64_t length, std::vector<Placement>& out);
-    /// Frees space that was not used. The space must still be a hole.
+    /// Frees the space of a placement that was not used. The space must still be a hole.
     void unplace(const Placement& placement);
-    /// Marks pages as used that are mapped without a placement. Such pages exist because mremap() can grow a mapping.
+    /// Marks mapped pages as used. A mapped page may have no placement, because mremap() can grow a mapping.
     void note_mapped(File& file, uint64_t offset, uint64_t length);
 
     void pin(const Use& use);
@@ -93,12 +95,12 @@ public:
 
     /// Frees pages that are neither pinned nor mapped any more.
     void collect();
-    /// Returns true if as many pages were placed since the last collect() as were live after it. This amortises the cost of
-    /// collect().
+    /// Returns true if more pages were placed since the last collect() than remained in use after it, and more than 4096. Also
+    /// returns true after more than 8192 placements. So the cost of collect() is amortised.
     bool collect_due() const;
-    /// Returns false if the process is near its limit of VMAs (vm.max_map_count), because each adoption creates VMAs.
+    /// Returns false if the process has 3/4 of its maximum number of VMAs (vm.max_map_count), because each adoption creates VMAs.
     bool vmas_left();
-    /// Closes descriptors of files that are not pinned, oldest first, until the remaining ones hold at most `bytes`.
+    /// Closes files that are not pinned, oldest release first, until the remaining ones have at most `bytes` of adopted pages.
     void give_up_idle(uint64_t bytes);
 
     uint64_t count() const { return files_.size(); }
@@ -139,7 +141,7 @@ private:
     uint64_t placements_ = 0;    ///< counted since the last collect()
     uint64_t live_pages_ = 0;    ///< counted by the last collect()
     uint64_t vmas_ = 0;          ///< counted by the last collect()
-    uint64_t refusals_ = 0;      ///< adoptions refused since there were too many VMAs
+    uint64_t refusals_ = 0;      ///< number of times that vmas_left() returned false since it last returned true
 };
 
 }  // namespace roci::memory

@@ -33,7 +33,8 @@ Fd from_map_files(const Vma& vma, bool want_write) {
     return open_path(path, vma, want_write);
 }
 
-/// Finds a descriptor of the program for this file. Prefers one that is open for writing. If none is, tries to reopen one.
+/// Duplicates a descriptor of the program for this file. With `want_write`, prefers a descriptor that is open for writing. If
+/// there is none, tries to reopen the file for writing.
 Fd from_open_descriptors(const Vma& vma, bool want_write) {
     DIR* folder = ::opendir("/proc/self/fd");
     if (!folder) return Fd();

@@ -19,7 +19,7 @@
 namespace roci::memory {
 namespace {
 
-constexpr int kMostWaitMs = 60'000;  ///< longest wait for a child, because a debugger may have stopped the child
+constexpr int kMostWaitMs = 60'000;  ///< limits the wait for a child, because a debugger may have stopped the child
 
 int done_pipe[2] = {-1, -1};
 sigset_t mask_before;
@@ -29,7 +29,8 @@ void close_end(int end) {
     done_pipe[end] = -1;
 }
 
-/// Blocks all signals until parent and child are done, because a handler must not run in a child that still shares memory.
+/// Blocks all signals until in_parent() and in_child() are done, because a signal handler must not run in a child that still
+/// shares memory.
 void before_fork() {
     sigset_t all, mask;
     sigfillset(&all);
@@ -46,8 +47,8 @@ void leave() {
     pthread_sigmask(SIG_SETMASK, &mask, nullptr);
 }
 
-/// Waits until the child has copied the shared memory or has ended. The child's end of the pipe closes in both cases. Waits at
-/// most kMostWaitMs, and does not wait if there is no pipe.
+/// Waits until the child has copied the shared memory or has ended; in both cases the child's end of the pipe closes. Waits at
+/// most kMostWaitMs. Does not wait if there is no pipe.
 void in_parent() {
     close_end(1);
     if (done_pipe[0] >= 0) {
@@ -61,7 +62,7 @@ void in_parent() {
 
 // ---- the child ------------------------------------------------------------------------------------------------------
 
-/// Copies the content from the file and skips holes. If the descriptor is closed, copies from the mapping.
+/// Copies the content from the file and skips holes. If `fd` is -1, copies from the mapping.
 bool copy_content(const Vma& vma, int fd, char* to) {
     const uint64_t length = vma.end - vma.start;
     if (fd < 0) {
@@ -124,7 +125,7 @@ void in_child() {
         room->maps.drop();
         room->uffd.drop();
     }
-    room = nullptr;  // leaked, because its descriptors and numbers are the parent's
+    room = nullptr;  // the Room leaks: its destructor would close descriptor numbers that the child may have reused
     forget_way();
     reset_fault_handler();
     if (done_pipe[1] >= 0) {
@@ -135,8 +136,8 @@ void in_child() {
     leave();
 }
 
-/// Handlers run in the child in the order of registration. This constructor runs when the library is loaded, so that its handler
-/// is among the first.
+/// Child handlers run in the order of registration. This constructor runs when the library is loaded, so that in_child() is among
+/// the first handlers.
 [[gnu::constructor]] void at_load() { watch_forks(); }
 
 }  // namespace

@@ -1,8 +1,8 @@
 #pragma once
 /// Blocks writers while pages are moved, so that no update is lost. There are two methods:
-///  - userfaultfd write-protection: a writer sleeps in the kernel until it is woken.
-///  - mprotect and a SIGSEGV handler in which the writer waits. This method is used if userfaultfd is refused, as by Docker's
-///    seccomp profile. The handler passes other faults to the previous handler.
+///  - write protection by userfaultfd: a writer sleeps in the kernel until thaw().
+///  - mprotect and a SIGSEGV handler in which the writer waits. This method is used if userfaultfd is refused, for example by
+///    Docker's seccomp profile. The handler passes other faults to the previous handler.
 ///
 /// Between freeze() and thaw() the caller may write only to its stack, because the frozen pages may belong to the heap.
 
@@ -15,8 +15,8 @@ namespace roci::memory {
 
 enum class Way { automatic, uffd, mprotect, never };
 
-/// Returns the method that the environment variable ROCI_ADOPT requests: uffd, mprotect or never; any other value means
-/// automatic. The variable is read once per process.
+/// Returns the method that the environment variable ROCI_ADOPT requests: uffd, mprotect or never. Any other value means
+/// automatic. The function reads the variable once per process.
 Way way_wanted();
 /// Makes the next way_wanted() read the variable again. Called in a fork's child.
 void forget_way();
@@ -31,15 +31,17 @@ public:
     virtual bool holds_untouched() const = 0;
     /// Makes writers to [address, +length) wait. Returns false on failure; then nothing is frozen.
     virtual bool freeze(uint64_t address, uint64_t length, int protection) = 0;
-    /// Lets the writers continue. With `replaced` a new mapping is in place; otherwise the old mapping gets its protection back.
+    /// Lets the writers continue. `replaced` is true if a new mapping is in place. Otherwise the old mapping becomes writable
+    /// again.
     virtual void thaw(uint64_t address, uint64_t length, int protection, bool replaced) = 0;
 };
 
-/// Returns the next method after `tried` that this process may use, or null. The first call passes Way::automatic.
-/// @param kept  a descriptor for the next freezer; the caller drops it if a range was covered but not replaced
+/// Returns a freezer of the next method after `tried` that this process may use, or null. Sets `tried` to this method. The first
+/// call passes Way::automatic.
+/// @param kept  the userfaultfd kept for later freezers; the caller drops it if a range was covered but not replaced
 std::unique_ptr<Freezer> make_freezer(Way& tried, KeptFd& kept);
 
-/// Called in a fork's child. Resets the fault handler's state of other threads.
+/// Called in a fork's child. Clears the fault handler's record of a call in another thread of the parent.
 void reset_fault_handler();
 
 std::unique_ptr<Freezer> make_uffd_freezer(KeptFd& kept);

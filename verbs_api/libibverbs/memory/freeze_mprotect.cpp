@@ -21,18 +21,18 @@
 namespace roci::memory {
 namespace {
 
-/// The frozen range. There is at most one, protected by room_mutex. frozen_count is odd while a range is frozen; waiters sleep on
-/// it.
+/// The frozen range. There is at most one, protected by room_mutex. frozen_count is odd while a range is frozen. Waiters sleep on
+/// frozen_count as a futex.
 std::atomic<uint64_t> frozen_start{0}, frozen_end{0};
 std::atomic<uint32_t> frozen_count{0};
 
-/// The SIGSEGV handlers that were installed before ours. previous_index selects the current one. A slot is written before the
-/// index.
+/// The SIGSEGV handlers that were installed before on_fault(). previous_index selects the current one. install() writes the other
+/// slot before the index.
 struct sigaction previous[2];
 std::atomic<unsigned> previous_index{0};
-/// The current call of a previous handler. It detects a previous handler that calls ours, because that handler has saved ours as
-/// its own previous one: then the thread and the signal frame are the same, and the stack is deeper. A handler that leaves by
-/// longjmp() leaves this record behind, but its next fault is not deeper in the stack.
+/// A record of the current call of the previous handler, to detect recursion. The previous handler may itself have saved
+/// on_fault() as its previous handler and call it. Such a call has the same thread and the same signal frame, and is deeper in
+/// the stack. If the previous handler leaves by longjmp(), the record remains, but the next fault is not deeper in the stack.
 std::atomic<pid_t> chaining_thread{0};
 std::atomic<const void*> chaining_info{nullptr};
 std::atomic<uint64_t> chaining_frame{0};
@@ -79,14 +79,14 @@ void default_action(int signal) {
     ::sigaction(signal, &action, nullptr);  // the repeated fault then ends the process with the right core dump
 }
 
-/// @param frame  stack address of the handler's frame
+/// @param frame  stack address of on_fault()'s frame
 void call_previous(int signal, siginfo_t* info, void* context, uint64_t frame) {
     const struct sigaction& action = previous[previous_index.load(std::memory_order_acquire)];
     const pid_t self = static_cast<pid_t>(::syscall(SYS_gettid));
     const bool called_back = chaining_thread == self && chaining_info == info && frame < chaining_frame;
     if (called_back || action.sa_handler == SIG_DFL || action.sa_handler == SIG_IGN) {
         default_action(signal);
-        if (info->si_code <= 0) ::syscall(SYS_tgkill, getpid(), self, signal);  // kill() sent the signal, so no fault repeats it
+        if (info->si_code <= 0) ::syscall(SYS_tgkill, getpid(), self, signal);  // sent by kill(): no fault will repeat the signal
         return;
     }
     chaining_thread = self;
@@ -96,7 +96,7 @@ void call_previous(int signal, siginfo_t* info, void* context, uint64_t frame) {
         action.sa_sigaction(signal, info, context);
     else
         action.sa_handler(signal);
-    chaining_thread = 0;  // also prevents a tail call, in which the handler would run at the stack depth of the caller
+    chaining_thread = 0;  // also prevents a tail call: the handler would run at the stack depth of on_fault()
 }
 
 void on_fault(int signal, siginfo_t* info, void* context) {
@@ -107,8 +107,8 @@ void on_fault(int signal, siginfo_t* info, void* context) {
     if (!ours) call_previous(signal, info, context, reinterpret_cast<uint64_t>(__builtin_frame_address(0)));
 }
 
-/// Installs our handler in front of the current one. The handler stays installed, because a thread that has faulted may enter it
-/// long after the freeze has ended.
+/// Installs on_fault() in front of the current handler. on_fault() stays installed, because a thread that has faulted may enter
+/// it long after the freeze has ended.
 bool install() {
     struct sigaction current {};
     if (::sigaction(SIGSEGV, nullptr, &current) != 0) return false;
@@ -123,7 +123,7 @@ bool install() {
     return ::sigaction(SIGSEGV, &ours, nullptr) == 0;
 }
 
-/// Returns true if the thread has SIGSEGV blocked. The first write to a frozen page would kill such a thread.
+/// Returns true if the thread has SIGSEGV blocked. With SIGSEGV blocked, a write to a frozen page would kill the process.
 bool thread_blocks_sigsegv(const char* tid) {
     char path[64], text[4096];
     std::snprintf(path, sizeof path, "/proc/self/task/%.20s/status", tid);
@@ -136,7 +136,7 @@ bool thread_blocks_sigsegv(const char* tid) {
     return !field || (std::strtoull(field + 7, nullptr, 16) >> (SIGSEGV - 1) & 1);
 }
 
-/// Returns another thread that has SIGSEGV blocked, or 0 if there is none.
+/// Returns another thread that has SIGSEGV blocked, 0 if there is none, or -1 if the threads cannot be listed.
 pid_t thread_that_blocks_sigsegv() {
     DIR* tasks = ::opendir("/proc/self/task");
     if (!tasks) return -1;
@@ -152,15 +152,15 @@ pid_t thread_that_blocks_sigsegv() {
     return found;
 }
 
-/// Data of a thread that show whether it waits for a CPU, or runs or sleeps. `started` distinguishes it from an earlier thread
-/// with the same id.
+/// The state of a thread. Two successive looks show whether the thread waited for a CPU in between. `started` distinguishes the
+/// thread from an earlier one with the same id.
 struct ThreadLook {
     char state = 0;
     uint64_t run_time = 0;  ///< nanoseconds
     uint64_t started = 0;
 };
 
-/// Returns field `n` (from 3 on) of /proc/…/stat. Searches after the thread's name, because the name may contain any character.
+/// Returns field `n` (3 or higher) of /proc/…/stat. Starts after the thread's name, because the name may contain any character.
 const char* stat_field(const char* text, int n) {
     const char* at = std::strrchr(text, ')');
     for (int i = 2; at != nullptr && i < n; i++) {
@@ -194,8 +194,8 @@ ThreadLook look_at(pid_t tid) {
 }
 
 /// Returns false if another thread keeps SIGSEGV blocked. A thread blocks all signals for a short time when it starts and in some
-/// functions of the C library. The function waits for such a thread, but only once per thread. On a busy machine the thread may
-/// wait long for a CPU, so only the time counts in which the thread ran or slept.
+/// functions of the C library. So this function waits for a thread that blocks SIGSEGV, but not again for a thread that kept it
+/// blocked before. On a busy machine the thread may wait long for a CPU; such time does not count.
 bool nobody_blocks_sigsegv() {
     static pid_t known = 0;  // protected by room_mutex
     static uint64_t known_start = 0;

@@ -22,19 +22,19 @@ namespace {
 constexpr uint64_t kWpShared = 1ull << 12;       ///< UFFD_FEATURE_WP_HUGETLBFS_SHMEM, Linux 5.19
 constexpr uint64_t kWpUnpopulated = 1ull << 13;  ///< UFFD_FEATURE_WP_UNPOPULATED, Linux 6.4
 
-/// The feature sets to request, the best first. A kernel refuses unknown features, so the next set is tried.
+/// The feature sets to request, the best first. If the kernel refuses a set with unknown features, open() requests the next set.
 constexpr uint64_t kFeatureSets[] = {kWpShared | kWpUnpopulated, kWpShared, 0};
 std::atomic<unsigned> feature_set{0};
 
-/// Opens a userfaultfd. With privilege it also blocks writes by the kernel; otherwise it blocks only writes in user mode.
+/// Opens a userfaultfd. With privilege the userfaultfd also blocks writes by the kernel, otherwise only writes in user mode.
 Fd open_uffd() {
     Fd fd(static_cast<int>(::syscall(SYS_userfaultfd, O_CLOEXEC)));
     if (!fd && errno == EPERM) fd.reset(static_cast<int>(::syscall(SYS_userfaultfd, O_CLOEXEC | UFFD_USER_MODE_ONLY)));
     return fd;
 }
 
-/// Kernels before 5.12 give all userfaultfds the same inode. There a kept descriptor could not be distinguished from a
-/// userfaultfd of the program.
+/// Returns true if the userfaultfd has its own inode. Kernels before 5.12 give all userfaultfds the same inode, so a kept
+/// descriptor could not be distinguished from a userfaultfd of the program.
 bool can_be_told(int fd) {
     const Fd other(::eventfd(0, EFD_CLOEXEC));
     struct stat ours {

@@ -33,7 +33,7 @@ bool Collapser::make_huge(uint64_t address, uint64_t length, uint64_t offset) {
     const char zero = 0;  // the kernel collapses a range only if it contains a page
     const bool made =
         ::pwrite(fd_, &zero, 1, static_cast<off_t>(offset)) == 1 && ::madvise(aligned, kHugePage, MADV_COLLAPSE) == 0;
-    refused_ = !made && errno != EAGAIN;  // further attempts would fail too, after as long a search
+    refused_ = !made && errno != EAGAIN;  // a further attempt would search as long for a huge page and fail too
     errno = saved;
     return made;
 }

@@ -7,7 +7,7 @@
 
 namespace roci::memory {
 
-/// Turns holes of one file into huge pages. The first call reserves the addresses that it needs.
+/// Turns holes of one file into huge pages.
 class Collapser {
 public:
     explicit Collapser(int fd) : fd_(fd) {}
@@ -15,9 +15,9 @@ public:
     Collapser(const Collapser&) = delete;
     Collapser& operator=(const Collapser&) = delete;
 
-    /// The hole [offset, +length) will be mapped at `address`. Returns true if the hole is one huge page of zeros now. Returns
-    /// false if it is not a whole huge page, if offset and address are aligned differently, or if the kernel has no huge page or
-    /// cannot make one (before Linux 6.1).
+    /// Turns the hole [offset, +length), which will be mapped at `address`, into one huge page of zeros. Returns false if the
+    /// hole does not have the size of a huge page, if offset or address is not aligned to a huge page, or if the kernel has no
+    /// huge page or cannot make one (before Linux 6.1).
     bool make_huge(uint64_t address, uint64_t length, uint64_t offset);
 
 private:

@@ -1,6 +1,7 @@
 #pragma once
-/// A descriptor that the library keeps between registrations. It may belong to the parent process, if this process was created
-/// without fork()'s handlers. A program that closes all its descriptors also closes this one, and its number may be reused.
+/// A descriptor that the library keeps between registrations. If this process was created by clone() or _Fork(), which run no
+/// fork handlers, the descriptor may still belong to the parent. If the program closes all its descriptors, the number of this
+/// descriptor may be reused.
 
 #include <sys/stat.h>
 
@@ -26,7 +27,7 @@ public:
     }
     /// Returns the descriptor, or -1 if there is none that this process may use.
     int get() const { return process_ == ::getpid() && is_same() ? fd_.get() : -1; }
-    /// Closes the descriptor, but not if another file uses its number now.
+    /// Closes the descriptor, unless its number now belongs to another file.
     void drop() {
         if (is_same()) {
             fd_.reset();

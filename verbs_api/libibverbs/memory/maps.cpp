@@ -101,7 +101,8 @@ VmaFinder::VmaFinder(std::span<char> buffer, KeptFd* kept)
     text_ = MapsText(buffer);
 }
 
-/// Does not probe a kept descriptor, because it has worked before.
+/// Opens the descriptor for queries and probes it by one query. Does not probe a kept descriptor, because a query by it has
+/// already succeeded.
 void VmaFinder::open_query(KeptFd* kept) {
     query_fd_ = kept != nullptr ? kept->get() : -1;
     fast_ = query_fd_ >= 0;

@@ -1,6 +1,6 @@
 #pragma once
-/// Reads the mappings of this process: one VMA by address (PROCMAP_QUERY, Linux 6.11), or all of them (/proc/self/maps). Neither
-/// way allocates memory. Both may be used in a signal handler and in a fork's child.
+/// Reads the mappings of this process: one VMA by address (PROCMAP_QUERY, Linux 6.11), or all VMAs (/proc/self/maps). This code
+/// allocates no memory, so it may be used in a signal handler and in a fork's child.
 
 #include <cstddef>
 #include <cstdint>
@@ -17,7 +17,7 @@ struct Vma {
     uint64_t inode;       ///< 0 if the mapping has no file
     uint64_t device;      ///< as st_dev
     bool read, write, execute, shared;
-    char name[256];  ///< path, or a name like [heap]; empty if the mapping has no name or a longer one
+    char name[256];  ///< path, or a name like [heap]; empty if the mapping has no name or the name is longer
 
     int protection() const;  ///< PROT_*
 };
@@ -43,11 +43,11 @@ private:
 /// Finds VMAs by address. Successive calls pass ascending addresses.
 class VmaFinder {
 public:
-    /// @param kept  a descriptor for queries that is kept between uses; if it cannot be used, a new one is opened
+    /// @param kept  the descriptor for queries that is kept between uses; if null, the finder opens its own
     explicit VmaFinder(std::span<char> buffer, KeptFd* kept = nullptr);
     bool opened() const { return fast_ || text_.opened(); }
     /// Finds the VMA that contains `address`. Returns false if nothing is mapped there.
-    /// @param with_name  false leaves the name empty and uses little stack
+    /// @param with_name  false if the caller does not need the name
     bool find(uint64_t address, Vma& vma, bool with_name = true);
 
 private:

@@ -24,8 +24,8 @@
 namespace roci::memory {
 namespace {
 
-/// Returns true if all bytes are zero. Reads whole pages, and thus bytes next to the program's buffer, which a sanitizer would
-/// report as an overrun.
+/// Returns true if all bytes are zero. The function reads whole pages, so it also reads bytes next to the program's buffer. The
+/// address sanitizer would report these reads.
 __attribute__((no_sanitize("address"))) bool all_zero(const uint64_t* page, uint64_t bytes) {
     constexpr uint64_t kBlock = 8;
     for (uint64_t i = 0; i < bytes / sizeof(uint64_t); i += kBlock) {
@@ -36,8 +36,8 @@ __attribute__((no_sanitize("address"))) bool all_zero(const uint64_t* page, uint
     return true;
 }
 
-/// Loads untouched pages as zero pages. A page without a page table entry cannot be write-protected, so a first write to it would
-/// be lost.
+/// Maps untouched pages to the zero page. A page without a page table entry cannot be write-protected, so a first write to such a
+/// page would be lost.
 bool populate_for_reading(uint64_t address, uint64_t length) {
     if (::madvise(pointer(address), length, MADV_POPULATE_READ) == 0) return true;
     if (errno != EINVAL) return false;  // a part of the range is unmapped or poisoned
@@ -45,8 +45,8 @@ bool populate_for_reading(uint64_t address, uint64_t length) {
     return true;
 }
 
-/// Copies [address, +length) to the file by a system call. A store into a mapping would raise SIGBUS on failure; the system call
-/// returns an error instead.
+/// Copies [address, +length) to the file by pwrite(2). If memory runs out, pwrite(2) returns an error, but a store into a mapping
+/// would raise SIGBUS.
 bool copy_out(int fd, uint64_t address, uint64_t length, uint64_t offset) {
     while (length > 0) {
         const long n = ::syscall(SYS_pwrite64, fd, address, length, offset);
@@ -59,7 +59,7 @@ bool copy_out(int fd, uint64_t address, uint64_t length, uint64_t offset) {
     return true;
 }
 
-/// Copies the runs of pages that are not zero. Adds the number of copied bytes to `copied`.
+/// Copies the pages that are not all zero. Adds the number of copied bytes to `copied`.
 bool copy_content(const Move& step, uint64_t& copied) {
     const uint64_t page = page_size(), end = step.address + step.length;
     for (uint64_t at = step.address; at < end;) {
@@ -95,8 +95,8 @@ void populate(const Move& step, uint64_t copied) {
     }
 }
 
-/// Returns true if the mapping is locked. msync() refuses to invalidate a locked mapping and has no other effect on anonymous
-/// memory.
+/// Returns true if the mapping is locked (mlock). msync() refuses to invalidate a locked mapping and has no other effect on
+/// anonymous memory.
 bool is_locked(const Move& step) {
     return ::msync(pointer(step.address), step.length, MS_ASYNC | MS_INVALIDATE) != 0 && errno == EBUSY;
 }
@@ -116,7 +116,7 @@ public:
 
     bool move(const Move& step) {
         const PageView::State before = view_.look(step.address, step.length);
-        // If all pages are touched, the file gets the huge page while the range is still a hole. So nothing is copied twice.
+        // If all pages are touched, the huge page is made while the file's range is still a hole. So nothing is copied twice.
         const bool huge = before == PageView::State::touched && collapser_.make_huge(step.address, step.length, step.offset);
         const bool locked = is_locked(step);
         if (!freeze(step, before)) {
@@ -124,7 +124,7 @@ public:
             return false;
         }
         uint64_t copied = 0;
-        // A write after the first look and before the freeze shows now.
+        // Checks again, because a thread may have written between look() and the freeze.
         const bool untouched = before == PageView::State::untouched && view_.holds_nothing(step.address, step.length);
         const bool moved = (untouched || copy(step, huge, copied)) && replace(step);
         freezer_.thaw(step.address, step.length, step.protection, moved);

@@ -1,5 +1,5 @@
 #pragma once
-/// Moves pages into a file, which is then mapped at their address.
+/// Moves pages into a file and maps the file at the address of the pages.
 
 #include <cstdint>
 
@@ -16,14 +16,15 @@ struct Move {
     uint64_t offset;
 };
 
-/// The number of bytes that are frozen and moved at a time: one huge page, so that it can remain a huge page. A writer waits
-/// about 1 ms at most.
+/// The number of bytes that are frozen and moved at a time: one huge page, so that a huge page can remain one. A writer usually
+/// waits at most about 1 ms.
 inline constexpr uint64_t kMoveStep = kHugePage;
 
-/// Moves the pages in ascending order. Pages that are untouched or contain only zeros stay holes in the file and use no memory.
-/// The file gets a huge page (MADV_COLLAPSE, Linux 6.1) where the program has touched a whole huge page of addresses and the
-/// file's offset is aligned like the address. This does not depend on /sys/kernel/mm/transparent_hugepage/shmem_enabled.
-/// @return bytes moved; less than the length if memory ran out or the mapping cannot be replaced
+/// Moves the pages in ascending order. If the program has touched all pages of an aligned 2 MiB block, and the file's offset is
+/// aligned too, the block becomes a huge page of the file (MADV_COLLAPSE, Linux 6.1). This does not depend on
+/// /sys/kernel/mm/transparent_hugepage/shmem_enabled. Outside huge pages, pages that are untouched or contain only zeros stay
+/// holes in the file and use no memory.
+/// @return bytes moved; less than the length if memory ran out, or if a part of the mapping cannot be frozen or replaced
 uint64_t move_pages(const Move& move, Freezer& freezer);
 
 }  // namespace roci::memory

@@ -8,7 +8,7 @@ namespace roci::memory {
 namespace {
 
 constexpr uint64_t kPresent = 1ull << 63, kExclusive = 1ull << 56, kGuard = 1ull << 58;
-constexpr uint64_t kSoftDirty = 1ull << 55;   ///< in a new mapping also set for pages that were never touched
+constexpr uint64_t kSoftDirty = 1ull << 55;   ///< in a new mapping this bit is also set for pages that were never touched
 constexpr uint64_t kMost = kHugePage / 4096;  ///< maximum number of entries per look()
 
 bool all(const uint64_t* entries, uint64_t count, uint64_t bits) {
@@ -34,8 +34,8 @@ PageView::State PageView::look(uint64_t address, uint64_t length) const {
     return all(entries, count, kPresent | kExclusive) ? State::touched : State::unknown;
 }
 
-/// The freezer marks all untouched pages alike, so all entries must be equal. A page that was touched between the two looks is
-/// present, because no page is swapped out that soon.
+/// The freezer changes the entries of all untouched pages alike, so all entries must be equal. A page that was touched since
+/// look() is present, because no page is swapped out that soon.
 bool PageView::holds_nothing(uint64_t address, uint64_t length) const {
     uint64_t entries[kMost];
     if (!read(address, length, entries) || (entries[0] & (kPresent | kGuard)) != 0) return false;

@@ -1,5 +1,5 @@
 #pragma once
-/// Reads the kernel's state of pages of private anonymous memory (/proc/self/pagemap) without touching the pages.
+/// Reads the state of pages of private anonymous memory from /proc/self/pagemap, without touching the pages.
 
 #include <cstdint>
 
@@ -10,7 +10,7 @@ namespace roci::memory {
 class PageView {
 public:
     enum class State : uint8_t {
-        unknown,    ///< some pages are touched, or the kernel does not report the state
+        unknown,    ///< neither of the following states, or the kernel does not report the state
         untouched,  ///< no page was ever touched
         touched     ///< each page is in memory and belongs to this process alone
     };
@@ -20,8 +20,8 @@ public:
 
     /// Returns the state of at most kMoveStep bytes, in whole pages.
     State look(uint64_t address, uint64_t length) const;
-    /// Called after look() has returned State::untouched and a freezer has marked the pages. Returns true if the pages have only
-    /// these marks.
+    /// Returns true if the pages are still untouched. Called after look() has returned State::untouched and a freezer has
+    /// write-protected the pages.
     bool holds_nothing(uint64_t address, uint64_t length) const;
 
 private:

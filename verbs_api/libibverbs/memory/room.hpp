@@ -1,5 +1,5 @@
 #pragma once
-/// The state of memory registration. There is one Room per process.
+/// The state of memory registration: one Room per process.
 
 #include <pthread.h>
 

@@ -14,7 +14,7 @@ inline uint64_t page_size() {
     static const uint64_t size = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
     return size;
 }
-/// The size of a huge page: what one entry of the page middle directory (PMD) maps.
+/// The size of a huge page: the bytes that one entry of the page middle directory (PMD) maps.
 inline constexpr uint64_t kHugePage = 2ull << 20;
 inline uint64_t page_floor(uint64_t address) { return address & ~(page_size() - 1); }
 inline uint64_t page_ceil(uint64_t address) { return page_floor(address + page_size() - 1); }
@@ -24,7 +24,7 @@ T* pointer(uint64_t address) {
     return reinterpret_cast<T*>(address);
 }
 
-/// A descriptor that is closed at the end of its scope.
+/// Owns a descriptor. The destructor closes the descriptor.
 class Fd {
 public:
     explicit Fd(int fd = -1) : fd_(fd) {}
@@ -43,15 +43,16 @@ public:
         if (fd_ >= 0) ::close(fd_);
         fd_ = fd;
     }
-    /// Gives up the descriptor without closing it.
+    /// Returns the descriptor without closing it. The object is then empty.
     int release() { return std::exchange(fd_, -1); }
 
 private:
     int fd_;
 };
 
-/// Blocks signals and cancellation in the calling thread during its lifetime. Used between freeze() and thaw() (freeze.hpp): a
-/// signal handler that wrote to a frozen page would wait for ever, because it runs in the thread that must call thaw().
+/// Blocks signals and cancellation in the calling thread during the lifetime of the object. Used around freeze() and thaw()
+/// (freeze.hpp): if a signal handler wrote to a frozen page, the handler would wait for ever, because its thread must call
+/// thaw().
 class Undisturbed {
 public:
     Undisturbed() {

@@ -1,5 +1,5 @@
 #pragma once
-/// Plays rocid: maps the whole files of the pieces, and accesses a range through these mappings.
+/// Plays rocid: maps the files of the pieces and accesses registered ranges through these mappings.
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -64,7 +64,7 @@ public:
         return !pieces.empty();
     }
 
-    /// Returns the byte at `offset` of the range, in rocid's mapping.
+    /// Returns the address in rocid's mapping of the byte at `offset` of the range, or nullptr if the byte is not shared.
     char* at(size_t offset) {
         for (const Piece& piece : pieces) {
             const uint64_t address = address_ + offset;
@@ -130,7 +130,8 @@ inline bool filled(const char* p, size_t bytes, unsigned seed = 1) {
     return true;
 }
 
-/// Runs a body in a child process, for tests that change the process permanently. The body returns true if it succeeded.
+/// Runs `body` in a child process, for tests that change the process permanently. Returns true if `body` returned true and no
+/// expectation failed.
 inline bool in_child_process(const std::function<bool()>& body) {
     const pid_t pid = ::fork();
     if (pid == 0) {

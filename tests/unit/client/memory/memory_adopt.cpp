@@ -77,7 +77,7 @@ namespace {
 
 constexpr size_t kHuge = 2 << 20;
 
-/// Maps `bytes` at an address that is aligned to a huge page. The rest of the mapping stays reserved.
+/// Returns `bytes` of memory that are aligned to a huge page, as a part of a larger mapping.
 char* map_huge(size_t bytes) {
     const uint64_t at = number(map_anonymous(bytes + kHuge));
     char* p = pointer<char>((at + kHuge - 1) / kHuge * kHuge);
@@ -99,7 +99,7 @@ uint64_t in_smaps(const char* name, const char* from, size_t bytes) {
     return sum;
 }
 
-/// Returns true if this kernel makes a huge page of a memfd's pages on request (Linux 6.1).
+/// Returns true if this kernel turns pages of a memfd into a huge page on request (MADV_COLLAPSE, Linux 6.1).
 bool can_collapse() {
     const int fd = ::memfd_create("probe", MFD_CLOEXEC);
     char* at = map_huge(kHuge);
@@ -112,7 +112,8 @@ bool can_collapse() {
     return done;
 }
 
-/// Records the state of the pages when it is told to freeze them. It can write to a page before that, like a quick writer.
+/// Counts the steps of a move, and the steps whose pages are untouched at the call of freeze(). Then freeze() can write to a
+/// page, like a thread that writes shortly before the freeze.
 class WatchingFreezer final : public Freezer {
 public:
     explicit WatchingFreezer(char* written = nullptr) : written_(written) {}
@@ -169,7 +170,7 @@ TEST(Adopt, UntouchedPagesAreNotLookedInto) {
     p[kHuge] = 't';
     const int fd = ::memfd_create("test", MFD_CLOEXEC);
     ASSERT_EQ(::ftruncate(fd, static_cast<off_t>(bytes)), 0);
-    WatchingFreezer freezer(p + 3 * kHuge + 5 * kPage);  // writes between the first look and the freeze
+    WatchingFreezer freezer(p + 3 * kHuge + 5 * kPage);  // writes to this page after the state of the pages was read
     EXPECT_EQ(move_pages({number(p), bytes, PROT_READ | PROT_WRITE, false, fd, 0}, freezer), bytes);
     EXPECT_EQ(freezer.steps, 4);
     EXPECT_EQ(freezer.untouched, 3) << "pages were brought in before they were frozen";
@@ -397,7 +398,7 @@ TEST(Adopt, DescriptorsClosedByTheProgramAreNotHandedOut) {
         {
             Registration r(p, 4 * kPage);
             if (!r.all_shared()) return false;
-            ::dup2(::open("/dev/null", O_RDWR), r.pieces[0].fd);  // like a daemon that closes all descriptors and opens new ones
+            ::dup2(::open("/dev/null", O_RDWR), r.pieces[0].fd);  // a daemon may close all descriptors and then open others
         }
         Registration again(p, 8 * kPage);
         return again.all_shared() && again.covers() && again.mirrors() && filled(p, 8 * kPage);

@@ -23,7 +23,7 @@ bool ended_well(pid_t pid) {
 }  // namespace
 
 TEST(Fork, WritesReachNeitherSide) {
-    const size_t bytes = 40 << 20;  // needs its own file and a pool
+    const size_t bytes = 40 << 20;  // large enough for a file of its own; `small` is in a pool file
     char* big = map_anonymous(bytes);
     char* small = static_cast<char*>(std::malloc(10'000));
     fill(big, bytes);
@@ -100,8 +100,8 @@ TEST(Fork, ChildCanRegisterAndForkAgain) {
     std::free(p);
 }
 
-/// The kernel's table must be read for the child's memory, not for the parent's. No heap memory is adopted here, because both
-/// processes would write to it.
+/// After a raw fork system call the library must read the table of mappings of the child, not of the parent. This test adopts no
+/// heap memory, because both processes would write to it.
 TEST(Fork, ChildWithoutHandlersCanRegister) {
     EXPECT_TRUE(in_child_process([] {
         char* before = map_anonymous(kPage);
@@ -217,7 +217,7 @@ TEST(Fork, ReleasedAndGivenUpMemoryIsPrivateInTheChildToo) {
     ::munmap(p, bytes);
 }
 
-/// A child that is killed while it copies must not block its parent.
+/// A child that aborts because it cannot copy the memory must not block its parent.
 TEST(Fork, ParentSurvivesTheChildsDeath) {
     const size_t bytes = 64 << 20;
     char* p = map_anonymous(bytes);

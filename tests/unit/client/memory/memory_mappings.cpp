@@ -1,5 +1,5 @@
-/// The program unmaps, replaces, moves, grows and frees registered memory. Registration never returns stale memory, and no memory
-/// is kept forever.
+/// The program unmaps, replaces, moves, grows and frees registered memory. A registration must not return stale memory, and the
+/// library must not keep memory that is no longer mapped.
 
 #include <malloc.h>
 
@@ -71,7 +71,7 @@ TEST_P(Mappings, HolesPunchedByTheProgram) {
     fill(p + 10 * kPage, 3 * kPage, 77);
     Registration r(p, pages * kPage);
     ASSERT_TRUE(r.all_shared());
-    // There may be one piece or three, because the new pages may get the same places in the file as the old ones.
+    // There may be one piece or three, because the new pages may get the file offsets of the old ones.
     EXPECT_TRUE(r.covers() && r.mirrors());
     EXPECT_TRUE(filled(p + 10 * kPage, 3 * kPage, 77));
     const auto seen = r.read_back();
@@ -85,7 +85,7 @@ TEST_P(Mappings, DontneedGivesZerosAndKeepsTheRegistration) {
     const size_t pages = 40;
     char* p = map_anonymous(pages * kPage);
     fill(p, pages * kPage);
-    Registration r(p + 4 * kPage, 20 * kPage);  // the rest stays private
+    Registration r(p + 4 * kPage, 20 * kPage);  // the other pages stay private
     ASSERT_TRUE(r.all_shared());
     ASSERT_EQ(advise(p + 2 * kPage, 10 * kPage, MADV_DONTNEED), 0);
     for (size_t i = 2 * kPage; i < 12 * kPage; ++i) ASSERT_EQ(p[i], 0) << i;
@@ -167,7 +167,7 @@ TEST_P(Mappings, ReallocOfRegisteredMemory) {
 
 TEST_P(Mappings, FreedByMallocAndComeBack) {
     for (unsigned round = 0; round < 200; round++) {
-        const size_t size = 500'000;  // malloc maps it, and free() unmaps it without going through the PLT
+        const size_t size = 500'000;  // malloc() maps such a block, and free() unmaps it by an internal call of the C library
         char* p = static_cast<char*>(std::malloc(size));
         fill(p, size, round);
         Registration r(p, size);
@@ -245,7 +245,7 @@ TEST_P(Mappings, GivenUpMemoryIsAdoptedAgain) {
     }
 }
 
-/// Memory that is freed after its last deregistration is returned at once, if it exceeds the limit of idle memory.
+/// If released memory exceeds kIdleBytes, munmap() of this memory must return it to the kernel at once.
 TEST_P(Mappings, FreeingAfterReleaseGivesBackMemory) {
     const size_t bytes = kIdleBytes * 2;
     char* p = map_anonymous(bytes);

@@ -1,4 +1,4 @@
-/// Memory that is already shared is passed by its file. Memory that cannot be shared is accessed by process_vm_readv/writev.
+/// Memory that is already shared must be passed by its file. Memory that cannot be shared must get a piece without a descriptor.
 
 #include <sys/prctl.h>
 #include <sys/shm.h>

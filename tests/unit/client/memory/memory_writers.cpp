@@ -1,4 +1,4 @@
-/// Threads write while their memory is being registered. No update may be lost, with each method of blocking writers.
+/// Threads write while their memory is being registered. With each method of blocking writers, no update may be lost.
 
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -75,8 +75,7 @@ bool storm_round(size_t pages) {
     return good;
 }
 
-/// Registers one page at a time while the memory around it is in use. This is the worst case for data in the same page as a
-/// buffer.
+/// Registers 100 bytes in one page after the other, while threads write to the other bytes of all pages.
 bool storm_page_by_page(size_t pages) {
     char* p = map_anonymous(pages * kPage);
     Storm storm(p, pages);
@@ -229,7 +228,7 @@ bool register_one() {
     return r.all_shared() && storm.lost() == 0;
 }
 
-/// `bad` may be null, at which UBSan must not stop.
+/// Returns true if an access to `bad` calls the program's handler. `bad` may be null, so UBSan's check is disabled.
 [[gnu::no_sanitize("null")]] bool fault_reaches_program(char* bad, bool write) {
     const int before = program_faults;
     if (sigsetjmp(back, 1) == 0) {
@@ -260,7 +259,7 @@ TEST(Writers, OtherFaultsGoToTheProgramsHandler) {
         if (!fault_reaches_program(readonly, true) || !fault_reaches_program(none, false) ||
             !fault_reaches_program(nullptr, true))
             return false;
-        set_program_handler();  // the program sets its handler again; the next registration puts the library's handler before it
+        set_program_handler();  // replaces the library's handler, which the next registration must install again
         return register_one() && fault_reaches_program(readonly, true);
     }));
 }

@@ -1,0 +1,39 @@
+// Loss reports: a requester asks its peer for them by an inquiry, and the peer then reports which packets arrived behind a gap.
+// Only Rocinante knows them. Any other receiver drops them silently for two reasons: the opcode is one of the manufacturer's,
+// which belongs to no transport service (IBA 9.2.1), and the transport version is not 0 (IBA 9.2.2). The opcode alone is not
+// sufficient: Soft-RoCE (Linux) does not check it and takes a packet with an unknown opcode for a response. It drops all packets
+// with another version.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "base/types.hpp"
+
+namespace roci::wire {
+
+enum class ReportKind : uint8_t { inquiry = 0, report = 1 };
+
+/// The payload of a loss report in host byte order. An inquiry uses only the kind.
+struct LossReport {
+    static constexpr uint32_t kMost = 256;  ///< PSNs that a report covers at most
+    static constexpr uint32_t kBytes = 20 + kMost / 8;
+
+    ReportKind kind = ReportKind::inquiry;
+    uint16_t serial = 0;                       ///< counts the reports of a QP; an older report has no effect
+    uint16_t length = 0;                       ///< number of PSNs from `base` on that the report covers
+    uint16_t places = 0;                       ///< a packet that this number of later packets has overtaken may only be late
+    Psn base;                                  ///< expected PSN of the responder: all earlier packets have arrived
+    Psn newest;                                ///< newest PSN that has arrived
+    std::array<uint8_t, kMost / 8> arrived{};  ///< bit i, from the least significant bit of byte 0 on: base + i has arrived
+
+    bool has(uint32_t i) const { return (arrived[i / 8] >> i % 8 & 1) != 0; }
+    void set(uint32_t i) { arrived[i / 8] = uint8_t(arrived[i / 8] | 1u << i % 8); }
+};
+
+/// Writes kBytes bytes.
+void write_loss_report(uint8_t* out, const LossReport& report);
+/// Returns false if the bytes are no loss report of a known version, or if its fields contradict each other.
+bool read_loss_report(const uint8_t* bytes, uint32_t length, LossReport& out);
+
+}  // namespace roci::wire
