@@ -52,6 +52,8 @@ public:
         sleeps_left_ = next_sleeps_;
         next_sleeps_ = std::min(4 * next_sleeps_, kMostSleeps);
     }
+    /// Returns true if the last yield ran another thread.
+    bool shares() const { return patience_ == 0; }
 
     /// The limit between a yield without and with a switch to another thread, in durations of a system call without effect. A
     /// yield without a switch takes about 3 such durations. A switch to another thread and back takes at least 12.

@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "abi/time_slice.hpp"
 #include "context.hpp"
 
 using namespace roci::client;
@@ -41,6 +42,7 @@ int ibv_get_cq_event(ibv_comp_channel* channel, ibv_cq** cq, void** user) {
         errno = EIO;
         return -1;
     }
+    roci::abi::ask_for_short_slices();
     for (;;) {
         roci::abi::CompEventRecord record{};
         const ssize_t n = read(channel->fd, &record, sizeof record);

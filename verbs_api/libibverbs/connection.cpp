@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "abi/op_names.hpp"
+#include "abi/time_slice.hpp"
 #include "arena.hpp"
 #include "log.hpp"
 
@@ -221,6 +222,7 @@ ssize_t Connection::receive_patiently(msghdr& message) {
     for (int look = 0;;) {
         message = fresh;
         const bool blocks = look == kLooks || way == sleep;
+        if (blocks) abi::ask_for_short_slices();
         const ssize_t n = recvmsg(fd_, &message, MSG_CMSG_CLOEXEC | (blocks ? 0 : MSG_DONTWAIT));
         if (n >= 0 || (errno != EINTR && errno != EAGAIN)) return n;
         if (blocks || errno == EINTR) continue;

@@ -4,17 +4,25 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <mutex>
 #include <utility>
+
+#include "abi/time_slice.hpp"
 
 namespace roci::client {
 namespace {
 
 using Way = abi::CpuPace::Way;
 
-/// The longest sleep: 200 microseconds. A polling program that shares its CPU with a busy one sometimes waits for a whole time
-/// slice anyway.
-constexpr timespec kLongest{0, 200'000};
+/// The longest sleep of a thread that may wait for something else too: 200 microseconds. A polling program that shares its CPU
+/// with a busy one sometimes waits for a whole time slice anyway.
+constexpr timespec kShort{0, 200'000};
+/// The longest sleep of a thread that completions have woken kTrusted times in a row. It is longer than a period of the
+/// scheduler's clock, so that the kernel need not program the CPU's timer. In a virtual machine that takes longer than the
+/// wake-up itself.
+constexpr timespec kLong{0, 12'000'000};
+constexpr uint32_t kTrusted = 16;
 /// A program that only polls calls poll again within this many durations of the shortest system call.
 constexpr uint64_t kAtOnce = 16;
 
@@ -33,7 +41,13 @@ void sleep_on(Cq& cq) {
         const std::lock_guard guard(cq.lock);
         word = cq.ring.prepare_sleep();
     }
-    if (word != nullptr) syscall(SYS_futex, word, FUTEX_WAIT, 1, &kLongest, nullptr, 0);
+    if (word != nullptr) {
+        const timespec& longest = poller.woken >= kTrusted ? kLong : kShort;
+        if (syscall(SYS_futex, word, FUTEX_WAIT, 1, &longest, nullptr, 0) == 0)
+            ++poller.woken;
+        else if (errno == ETIMEDOUT)
+            poller.woken = 0;
+    }
     poller.polled = abi::monotonic_ns();
 }
 
@@ -42,8 +56,12 @@ void sleep_on(Cq& cq) {
 constinit thread_local Poller poller;
 
 void give_up_cpu(Cq& cq, Way way) {
-    if (way == Way::yield) return abi::yield_cpu(poller.pace);
-    if (only_polls(cq)) sleep_on(cq);
+    if (way == Way::sleep) {
+        if (only_polls(cq)) sleep_on(cq);
+        return;
+    }
+    abi::yield_cpu(poller.pace);
+    if (poller.pace.shares()) abi::ask_for_short_slices();
 }
 
 }  // namespace roci::client

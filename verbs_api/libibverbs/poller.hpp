@@ -14,6 +14,7 @@ struct Poller {
     abi::CpuPace pace{kMostPolls};
     const Cq* last = nullptr;  ///< the last CQ that this thread polled in vain in Way::sleep
     uint64_t polled = 0;
+    uint32_t woken = 0;  ///< sleeps that a completion ended, since the last one that lasted too long
 };
 extern constinit thread_local Poller poller [[gnu::tls_model("initial-exec")]];
 

@@ -53,6 +53,15 @@ TEST_F(Pace, OnASharedCpuEachLookInVainYields) {
     }
 }
 
+TEST_F(Pace, TheLastYieldTellsWhetherTheCpuIsShared) {
+    yields(kLone);
+    EXPECT_FALSE(pace.shares());
+    yields(kHandedOver);
+    EXPECT_TRUE(pace.shares());
+    yields(kSlice);
+    EXPECT_TRUE(pace.shares());
+}
+
 TEST_F(Pace, WorkThatIsFoundKeepsWhatWasLearnt) {
     yields(kHandedOver);
     pace.found();
