@@ -30,7 +30,8 @@ void set_dest_reads(Qp& qp, const Change& c) {
     set_access(qp, qp.access);
 }
 
-/// A function that applies one attribute to the QP. Attributes without a row concern only the conductor.
+/// A function that applies one attribute to the QP. IBV_QP_STATE and IBV_QP_CUR_STATE have no row, because enter() and
+/// check_step() handle them. Other attributes without a row concern only the conductor.
 struct Setter {
     uint32_t bit;
     void (*apply)(Qp&, const Change&);

@@ -57,10 +57,10 @@ public:
         close_gap(sent);
         return sent;
     }
-    /// Number of frames that the port has accepted.
+    /// Returns the number of frames that the port has accepted.
     uint64_t sent() const { return sent_; }
     uint32_t waiting() const { return ready_; }
-    /// Bytes of the frames that wait.
+    /// Returns the number of bytes in the built frames that wait for the port.
     uint64_t waiting_octets() const {
         uint64_t octets = 0;
         for (uint32_t i = 0; i < ready_; ++i) octets += frames_[i].length;
