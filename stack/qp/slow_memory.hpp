@@ -18,7 +18,7 @@ namespace roci::qp {
 struct Context;
 class SgeList;
 
-/// The purpose of a request.
+/// The purpose of a request for slow memory.
 enum class SlowRole : uint8_t {
     request,   ///< an incoming request: its payload is stored, or an atomic is executed
     response,  ///< an incoming response: its payload is stored
@@ -45,7 +45,7 @@ struct alignas(64) SlowJob : mem::SlowRequest {
 
 /// The waiting packets of one role, request or response.
 struct SlowQueue {
-    static constexpr uint32_t kMost = 256;  ///< limit of packets
+    static constexpr uint32_t kMost = 256;  ///< limit of `count`
     SlowJob* now = nullptr;                 ///< the packet whose memory access is in progress
     SlowJob *first = nullptr, *last = nullptr;
     uint32_t count = 0;  ///< number of packets behind `now`

@@ -88,7 +88,7 @@ enum class Refusal : uint8_t {
 struct Decision {
     State from = State::reset, to = State::reset;
     Refusal refusal = Refusal::none;
-    uint32_t named = 0;  ///< missing, forbidden: the attributes; no_such_state, another_state: the state in the request
+    uint32_t named = 0;  ///< for missing and forbidden, the attributes; for no_such_state and another_state, the requested state
     Nanos at = 0;        ///< time of the decision, by the engine's clock
 };
 

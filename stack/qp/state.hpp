@@ -176,7 +176,7 @@ struct alignas(64) Qp {
     State state = State::reset;
     bool has_work = false;  ///< the requester may have requests to send, or the client may post requests without a doorbell
     bool sqd_pending : 1 = false;     ///< in SQD: the SQ_DRAINED event was not raised yet
-    bool notify_drained : 1 = false;  ///< raise the SQ_DRAINED event, because the client asked for it
+    bool notify_drained : 1 = false;  ///< the client asked for the SQ_DRAINED event
     bool established : 1 = false;
     uint8_t linger = 0;
     uint16_t share = 0;  ///< number of the session's share in the run queues
@@ -198,7 +198,7 @@ struct alignas(64) Qp {
     Timer timer;  ///< the QP's only timer, set to the earliest of its deadlines
     alignas(64) Requester requester;
     std::unique_ptr<TagQp> tags;       ///< set if the QP's SRQ matches tags, otherwise nullptr
-    Reorder* reorder = nullptr;        ///< allocated when the first frame arrives out of order
+    Reorder* reorder = nullptr;        ///< allocated for the first frame out of order or inquiry for loss reports
     std::unique_ptr<Journal> journal;  ///< allocated when the first unusual event occurs
     cc::State adaptation;              ///< state of the congestion control policy in requester.congestion
     SlowState* slow = nullptr;         ///< allocated when the QP first uses slow memory
@@ -207,8 +207,8 @@ struct alignas(64) Qp {
 };
 static_assert(offsetof(Qp, state) == 128 && offsetof(Qp, path) == 192 && sizeof(Qp) == 896);
 
-/// Returns true if the QP's SRQ matches tags. Tests `srq` first, because a receiver has loaded that cache line already; `tags` is
-/// in a cache line of the requester.
+/// Returns true if the QP's SRQ matches tags. Tests `srq` first, because a receiver has loaded the cache line of `srq` already,
+/// but not that of `tags`.
 inline bool matches_tags(const Qp& qp) { return qp.spec.srq != nullptr && qp.tags != nullptr; }
 
 // The functions below prefetch cache lines of a QP that will have its turn soon. The lines of prefetch_basics() show which other

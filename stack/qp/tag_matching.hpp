@@ -23,7 +23,7 @@ struct TagSpec {
     uint32_t slot = 0;  ///< number of the doorbell bit
 };
 
-/// The values of enum ibv_tmh_op. Messages with other values are treated as untagged.
+/// The values of enum ibv_tmh_op. Messages with a value other than `rendezvous` and `eager` are treated as untagged.
 enum class TmOperation : uint8_t { no_tag = 0, rendezvous = 1, fin = 2, eager = 3 };
 inline constexpr uint32_t kTmhBytes = 16, kRvhBytes = 16, kRndvBytes = kTmhBytes + kRvhBytes;
 /// Longest rendezvous request, bytes. Such a request fits into one packet at every path MTU.
