@@ -127,11 +127,11 @@ inline void on_ack(Controller& c, State& s, const Limits& l, const Acked& a) {
 inline void on_cnp(Controller& c, State& s, const Limits& l, Nanos now, uint32_t round_trip) {
     if (const auto f = row(c).on_cnp) f(c, s, l, now, round_trip);
 }
-/// Processes the loss of a packet that the peer reported as missing.
+/// Processes a loss: a request that the peer reported as missing, or a response that did not arrive.
 inline void on_loss(Controller& c, State& s, const Limits& l, Nanos now, uint32_t round_trip) {
     if (const auto f = row(c).on_loss) f(c, s, l, now, round_trip);
 }
-/// Called when the ACK timeout elapsed without a response, or when several probes remained unanswered.
+/// Called when the ACK timeout elapsed without a response, or when two consecutive probes remained unanswered.
 inline void on_timeout(Controller& c, State& s, const Limits& l, Nanos now) {
     if (const auto f = row(c).on_timeout) f(c, s, l, now);
 }

@@ -29,7 +29,7 @@ struct PathTemplate {
     uint8_t l3_offset = 0;
     bool ipv6 = false;
     uint8_t checksum_offset = 0;    ///< l3_offset if the port fills in the IPv4 header checksum (io::TxFrame), else 0
-    uint32_t ipv4_partial_sum = 0;  ///< checksum of the IPv4 header without the total length
+    uint32_t ipv4_partial_sum = 0;  ///< sum of the IPv4 header's 16-bit words without the total length
     uint8_t bytes[kEthLength + kVlanLength + kIpv6Length + kUdpLength];
 };
 /// Returns the template. Its length is 0 if exactly one of the GIDs is IPv4-mapped, because no such path exists.
