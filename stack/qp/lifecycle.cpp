@@ -16,8 +16,8 @@ void set_mtu_bytes(Qp& qp, uint32_t bytes) {
     qp.mtu_shift = uint8_t(std::countr_zero(bytes));
 }
 void set_sq_psn(Qp& qp, const Change& c) { qp.requester.window.start(Psn(c.attr.sq_psn)); }
-/// Sets the rights of remote requests. Allocates memory for the results of atomics only if atomics are permitted. Replays need
-/// these results.
+/// Sets the rights of remote requests. If atomics are permitted, allocates memory for their results, because replays need the
+/// results.
 void set_access(Qp& qp, uint32_t access) {
     qp.access = access;
     AtomicResults& results = qp.responder.atomics;

@@ -1,6 +1,6 @@
 // Frames to be sent by one port. The outbox allocates frames in bulk and passes built frames to the port in bursts. Frames that
-// the port does not accept remain in the outbox. If a whole burst remains, acquire() returns nullptr, so the transport sends no
-// more.
+// the port does not accept remain in the outbox. If a whole burst remains, acquire() returns nullptr, so the transport builds
+// no more frames.
 #pragma once
 
 #include <algorithm>

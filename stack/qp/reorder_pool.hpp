@@ -90,7 +90,7 @@ private:
 struct Suspect {
     Psn psn;
     uint16_t places = 0;  ///< number of frames that overtook it
-    Nanos lateness = 0;   ///< time since the first of these frames
+    Nanos lateness = 0;   ///< time from the first of these frames to the arrival, ns
     bool valid = false;
 };
 
@@ -104,8 +104,8 @@ public:
     bool exhausted(uint32_t places, Nanos waited) const { return places > places_ || waited >= wait_; }
     uint16_t places() const { return places_; }
     Nanos wait() const { return wait_; }
-    /// Called when a frame that was reported as missing arrives. `places` is the number of frames that overtook it, `lateness`
-    /// its delay.
+    /// Called when a frame that was reported as missing arrives. `places` is the number of frames that overtook it. `lateness`
+    /// is its delay in ns.
     void arrived(Psn psn, uint32_t places, Nanos lateness);
     /// Called for a duplicate. Returns true if the first copy was late, not lost.
     bool repeated(Psn psn);
@@ -119,7 +119,7 @@ private:
     std::array<Suspect, 8> suspects_{};
 };
 
-/// If a gap is not closed within this time, the peer has ended or has started again, and the kept frames are freed.
+/// If a gap is not closed within this time, the kept frames are freed, because the peer has probably ended or started again.
 inline constexpr Nanos kStalled = Nanos{1} << 29;  // 0.5 s
 
 /// The kept frames of one direction of a QP. `base` is the first missing PSN. All kept frames are behind `base`.
@@ -158,9 +158,9 @@ struct Missing {
 /// The state of the loss reports between a QP and its peer (loss_reports.cpp).
 struct LossReports {
     enum class Peer : uint8_t {
-        unknown,  ///< it has not answered an inquiry
-        reports,  ///< it sends reports
-        refused,  ///< its reports contradicted what was sent; they are ignored until the QP is reset
+        unknown,  ///< the peer has not answered an inquiry
+        reports,  ///< the peer sends reports
+        refused,  ///< the peer's reports contradicted what was sent; they are ignored until the QP is reset
     };
     static constexpr uint8_t kMostInquiries = 3;
     static constexpr uint8_t kMostAnswers = 8;  ///< limit of `answers`, because answers are sent outside of the QP's turns
@@ -174,7 +174,7 @@ struct LossReports {
     uint8_t answers = 0;  ///< number of inquiries that were answered
     bool wanted = false;  ///< the peer has inquired
     bool due = false;     ///< a report is to be sent
-    bool waits = false;   ///< the hole at `hole` may only be late
+    bool waits = false;   ///< the packets of `hole` may only be late
     uint16_t serial = 0;  ///< serial number of the last report sent
     Psn frontier;         ///< holes before this PSN count as lost and are reported
     Psn hole;             ///< the first hole behind the frontier

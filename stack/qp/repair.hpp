@@ -1,5 +1,5 @@
-// Measurements by which a requester repairs losses early and with few packets: round trips, and whether the peer keeps packets
-// behind a lost one. repair.cpp uses them.
+// Measurements by which a requester repairs losses early and with few packets (repair.cpp): round trips, and whether the peer
+// keeps packets behind a lost one.
 #pragma once
 
 #include <algorithm>

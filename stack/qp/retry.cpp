@@ -1,4 +1,4 @@
-// Timers and go-back-N: the local ACK timeout, the wait after an RNR NAK, and the roll-back (IBA 9.9.2).
+// Timers and go-back-N: the local ACK timeout, the calls for the other deadlines of a QP, and the roll-back (IBA 9.9.2).
 #include "qp/reorder.hpp"
 #include "qp/roles.hpp"
 

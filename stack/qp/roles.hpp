@@ -13,8 +13,8 @@ namespace roci::qp {
 void forget_unexpected(TagSrq& t);
 /// Drops the current message and the outstanding rendezvous. Called when the QP is reset or removed.
 void forget_tagged(Qp& qp);
-/// Called for a doorbell. Executes list operations that the client has posted. Returns true if operations remain; the caller then
-/// calls again.
+/// Called for a doorbell. Executes list operations that the client has posted. Returns true if operations may remain; the
+/// caller then calls again.
 bool take_tag_operations(Context& ctx, Srq& srq);
 
 // ---- rendezvous.cpp: READ and FIN, by the QP's own requester

@@ -27,7 +27,8 @@ namespace roci::qp {
 struct Reorder;    // reorder_pool.hpp
 struct SlowState;  // slow_memory.hpp
 
-/// Requester and completer. The first two cache lines contain the fields that every message needs.
+/// Requester and completer. The first two cache lines contain the queue, the window and the deadlines; the third contains
+/// congestion control and repair.
 struct Requester {
     [[no_unique_address]] SendQueue queue;  // its padding holds the next fields
     bool credits_valid = false;             ///< the peer sends credits
@@ -54,7 +55,7 @@ struct alignas(64) Srq {
     const SrqSpec spec;
     rings::RqView rq;  ///< resize_srq may replace the ring
     rings::RqCursor cursor;
-    uint32_t limit = 0;            ///< 0: not armed
+    uint32_t limit = 0;            ///< limit for SRQ_LIMIT_REACHED; 0: not armed
     std::unique_ptr<TagSrq> tags;  ///< set for tag matching, otherwise nullptr
 };
 
@@ -188,7 +189,7 @@ struct alignas(64) Qp {
     uint32_t access = 0;           ///< enum ibv_access_flags that remote requests may use
     uint32_t qkey = 0;             ///< only for UD
     bool keeps_requests = false;   ///< the reorder buffer holds requests
-    bool keeps_responses = false;  ///< the reorder buffer holds responses
+    bool keeps_responses = false;  ///< the reorder buffer holds responses, an ACK or a NAK
     bool waits_requests = false;   ///< a request waits for slow memory, and all requests behind it wait too
     bool waits_responses = false;  ///< a response waits for slow memory, and all responses behind it wait too
     Turn asking;                   ///< place in the list of requesters with work
