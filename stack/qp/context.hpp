@@ -23,7 +23,7 @@ namespace roci::qp {
 /// What a message does at the responder.
 enum class Executed : uint8_t { send, write, read, atomic, count_ };
 
-/// Counts of a port that change with each message. Only the engine reads them; it publishes them in DeviceCounters
+/// Counts of a port that change with each message. Only the engine reads them. The engine publishes them in DeviceCounters
 /// (Engine::Impl::publish).
 struct alignas(64) PortTally {
     uint64_t rx_frames = 0, rx_octets = 0;

@@ -23,8 +23,8 @@ public:
     Outbox(io::Port* port, uint32_t burst)
         : port_(port), best_(port->best_burst()), burst_(std::clamp<uint32_t>(std::max(burst, best_), 1, kMax)) {}
 
-    /// Returns the next empty frame. The caller fills the frame in and calls commit(). Returns nullptr if the port is full or its
-    /// pool is empty.
+    /// Returns the next empty frame. The caller fills the frame in and calls commit(). Returns nullptr if the port is full or
+    /// the port's pool is empty.
     io::TxFrame* acquire() {
         if (ready_ == burst_ && (flush(), ready_ == burst_)) return nullptr;
         if (ready_ == have_) refill();

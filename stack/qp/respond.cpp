@@ -16,7 +16,8 @@ uint8_t ack_syndrome(Qp& qp) {
     return make_syndrome(AethKind::ack, credits);
 }
 
-/// The result for a packet. `lost`: the memory of its payload cannot be read. `waits`: its payload is being fetched.
+/// The result for a packet. `no_room`: the port accepts no frame. `lost`: the memory of the packet's payload cannot be read.
+/// `waits`: the payload is being fetched.
 enum class Sent : uint8_t { yes, no_room, lost, waits };
 
 /// Adds payload and ICRC behind the headers. Returns the frame's length, or 0 if the memory cannot be read.

@@ -1,8 +1,8 @@
 // Access of a QP to slow memory, which only a worker may access (mem/slow_memory.hpp). A packet that needs slow memory waits, and
 // the QP's later packets in the same direction wait behind it. The QP therefore executes one request and one response at a time.
 //
-// An incoming packet is kept with its frame and takes effect when its bytes are in place. Packets behind it are kept too. If a
-// packet cannot be kept, it is dropped as if the network had lost it. For outgoing packets, the payload of several packets is
+// An incoming packet is kept with its frame and takes effect when its bytes are in place. Packets behind it are kept, too. A
+// packet that cannot be kept is dropped as if the network had lost it. For outgoing packets, the payload of several packets is
 // fetched at once.
 #pragma once
 

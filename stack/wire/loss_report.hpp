@@ -1,8 +1,8 @@
 // Loss reports: a requester asks its peer for reports by an inquiry, and the peer then reports which packets arrived behind a
-// gap. Only Rocinante knows reports and inquiries. Any other receiver drops them silently for two reasons: the opcode is one of
-// the manufacturer's, which belongs to no transport service (IBA 9.2.1), and the transport version is not 0 (IBA 9.2.2). The
-// opcode alone is not sufficient, because Soft-RoCE (Linux) takes a packet with an unknown opcode for a response. But Soft-RoCE
-// drops all packets whose version is not 0.
+// gap. Only Rocinante knows reports and inquiries. Any other receiver drops them silently for two reasons: the opcode is
+// reserved for manufacturers and belongs to no transport service (IBA 9.2.1), and the transport version is not 0 (IBA 9.2.2).
+// The opcode alone is not sufficient, because Soft-RoCE (Linux) takes a packet with an unknown opcode for a response. But
+// Soft-RoCE drops all packets whose version is not 0.
 #pragma once
 
 #include <array>
