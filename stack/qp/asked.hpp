@@ -38,7 +38,7 @@ public:
     /// Removes the requests whose PSNs are all before `acked`.
     void advance(Psn acked);
     /// Called when a response or ACK with this PSN arrives. Removes the PSNs up to `psn` from the request that the packet
-    /// answers. Removes the requests whose answers are lost, as the packet shows. A packet does not answer a request that was
+    /// answers, and removes the requests whose answers the packet shows to be lost. A packet does not answer a request that was
     /// sent less than `least` ns ago. Returns true if anything was removed.
     bool answered(Psn psn, Nanos now, Nanos least);
 

@@ -25,7 +25,7 @@ struct ReorderLimits {
 struct ReorderCounters {
     uint64_t kept = 0, delivered = 0;
     uint64_t duplicates = 0;       ///< frames that had been kept already
-    uint64_t beyond = 0;           ///< not kept: more than ReorderLimits::frames behind the missing one
+    uint64_t beyond = 0;           ///< not kept: ReorderLimits::frames or more PSNs behind the missing one
     uint64_t share = 0;            ///< not kept: the QP has used its share of the pool
     uint64_t no_memory = 0;        ///< not kept: the pool is exhausted
     uint64_t late = 0;             ///< frames that were reported as missing but were only late

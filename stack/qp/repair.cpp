@@ -239,8 +239,8 @@ void probe(Context& ctx, Qp& qp) {
         begin_repair(ctx, qp, Cause::response, missing);
     } else {
         const uint32_t again = std::max(reports ? 0 : rq.window.lost(), whole_record(rq.queue, rq.window.acked()));
-        // If the last cause was `response`, no response is kept any more, so nothing shows that the oldest request was
-        // executed.
+        // If the last cause was `response`, nothing shows any more that the oldest request was executed, because no response is
+        // kept. The new cause is therefore `probe`.
         begin_repair(ctx, qp, r.cause == Cause::nak ? Cause::nak : Cause::probe, again);
     }
     arm_probe(ctx, qp);

@@ -143,7 +143,7 @@ inline bool answer_waits(const Qp& qp) { return qp.slow != nullptr && qp.slow->a
 bool collect_slow(Context& ctx);
 /// Returns true if the flush must wait, because it would return buffers to the program that a worker may still write.
 bool flush_waits(const Qp& qp);
-/// Drops the packets that wait behind another packet, and the payload that was fetched.
+/// Drops the packets that wait behind another packet, and the payload that was fetched for outgoing packets.
 void forget_slow(Context& ctx, Qp& qp);
 /// Called before the QP is reset or removed. Prevents new requests. Returns false while a worker may still access memory for an
 /// incoming packet; the caller then tries again.

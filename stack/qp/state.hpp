@@ -196,7 +196,7 @@ struct alignas(64) Qp {
     Turn answering;                ///< place in the list of responders with work
     wire::PathTemplate path;
     Counters counters;
-    Timer timer;  ///< the QP's only timer, set to the earliest of its deadlines
+    Timer timer;  ///< set to the earliest of requester.deadlines; for the reorder buffer see Reorder::timer
     alignas(64) Requester requester;
     std::unique_ptr<TagQp> tags;       ///< set if the QP's SRQ matches tags, otherwise nullptr
     Reorder* reorder = nullptr;        ///< allocated for the first frame out of order or inquiry for loss reports
