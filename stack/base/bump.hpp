@@ -1,5 +1,6 @@
-// Adds to a counter that one thread writes and any thread may read. The transport's counters use this function. ROCI_UNCOUNTED
-// makes it a no-op, to measure the cost of the counters (tests/bench/cost.py).
+// Adds to a counter that one thread writes and any thread may read. The transport's counters use this function, except for
+// Counters::tx_bytes, which the engine itself needs. ROCI_UNCOUNTED makes the function a no-op, to measure the cost of the
+// counters (tests/bench/cost.py).
 #pragma once
 
 #include <atomic>

@@ -82,7 +82,7 @@ public:
         reserved_ -= blocks;
         return false;
     }
-    /// Ends a reservation. When no block is reserved or in use, the slab returns all its memory.
+    /// Ends a reservation. If afterwards no block is reserved or in use, returns all memory of the slab.
     void unreserve(size_t blocks) {
         reserved_ -= blocks;
         if (reserved_ == 0 && taken_ == 0) release();

@@ -1,7 +1,7 @@
-// Counts cycles per stage of the processing of messages. ROCI_STAGE(icrc) attributes the cycles from the macro to the end of the
-// enclosing block to the stage `icrc`, without the cycles of nested stages. The macro is empty in rocid. `transport_stages`
-// (tests/bench) compiles the transport a second time, with ROCI_STAGES defined. Only the folders of that second build may contain
-// markers: stack/wire to stack/engine.
+// Counts cycles per stage of the processing of messages. ROCI_STAGE(icrc) attributes the cycles from the macro to the end of
+// the enclosing block to the stage `icrc`, without the cycles of nested stages. The macro is empty in rocid. `transport_stages`
+// (tests/bench) uses a second build of the transport, with ROCI_STAGES defined. Only the sources of that build may contain
+// markers: transport_sources in stack/meson.build.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
-// Strong types of the transport: PSN, QPN, keys, MSN, addresses, time. PSNs wrap around, so class Psn offers distances and
-// windows instead of operator<.
+// Types of the transport. PSNs, QPNs, keys, MSNs and addresses have a type of their own; a time is a plain integer (Nanos).
+// PSNs wrap around, so class Psn offers distances and windows instead of operator<.
 #pragma once
 
 #include <array>

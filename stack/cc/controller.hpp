@@ -21,9 +21,9 @@ const char* policy_name(Policy p);
 /// Limits and parameters of the policies. apps/rocid/options.cpp explains those that can be configured.
 struct Limits {
     uint32_t max_window = 256;          ///< packets
-    uint32_t first_window = 2;          ///< packets; except fixed_window: window of a new QP and of a QP that was idle
+    uint32_t first_window = 2;          ///< packets; window of a QP that is new or was idle, except with fixed_window
     Nanos target = 30'000;              ///< delay: target round trip of a wide window (target() in delay.cpp)
-    Nanos notify_every = 50'000;        ///< shortest time between two notifications that a QP sends; 0: it sends none
+    Nanos notify_every = 50'000;        ///< shortest time between two notifications that a QP sends; 0: no notifications
     Nanos raise_every = 55'000;         ///< dcqcn: time between two raises by time
     uint64_t raise_bytes = 10'000'000;  ///< dcqcn: bytes sent between two raises by bytes
     uint32_t gain = 256;                ///< dcqcn: the weight of one update in alpha is 1/gain
@@ -74,7 +74,7 @@ void start(Controller& c, State& s, const Limits& limits, Policy policy, uint32_
 
 /// Returns the window in whole packets, at least one.
 inline uint32_t packets(const Controller& c) { return c.window < kFraction ? 1 : c.window / kFraction; }
-/// Returns the number of packets that may be unacknowledged.
+/// Returns the number of packets that the controller permits to be unacknowledged.
 inline uint32_t window(const Controller& c, const Limits& limits) {
     const uint32_t allowed = packets(c);
     return allowed < limits.max_window ? allowed : limits.max_window;
@@ -127,11 +127,11 @@ inline void on_ack(Controller& c, State& s, const Limits& l, const Acked& a) {
 inline void on_cnp(Controller& c, State& s, const Limits& l, Nanos now, uint32_t round_trip) {
     if (const auto f = row(c).on_cnp) f(c, s, l, now, round_trip);
 }
-/// Processes the loss of a packet that the peer reported as missing.
+/// Processes a loss: a request that the peer reported as missing, or a response that did not arrive.
 inline void on_loss(Controller& c, State& s, const Limits& l, Nanos now, uint32_t round_trip) {
     if (const auto f = row(c).on_loss) f(c, s, l, now, round_trip);
 }
-/// Called when the ACK timeout elapsed without a response, or when several probes remained unanswered.
+/// Called when the ACK timeout elapsed without a response, or when two consecutive probes remained unanswered.
 inline void on_timeout(Controller& c, State& s, const Limits& l, Nanos now) {
     if (const auto f = row(c).on_timeout) f(c, s, l, now);
 }

@@ -1,8 +1,8 @@
 // This file implements the reaction point of DCQCN (Zhu et al., SIGCOMM 2015). A notification cuts the rate; frequent
-// notifications cut it more. Afterwards both time and sent bytes raise the rate: first back to its previous value, then by small
-// steps, then by large ones. No timer is needed, because raises that have become due by time are computed when the QP sends, or
-// receives an acknowledgement or a notification. Before the first notification there is no rate limit: the window starts small
-// and grows by a half per round trip.
+// notifications cut it more. Afterwards both time and sent bytes raise the rate: first back to its previous value, then by
+// small steps, then by large ones. No timer is needed, because raises that have become due by time are computed when the QP
+// sends, or receives an acknowledgement or a notification. While there is no rate limit, as before the first notification, the
+// window starts small and grows by a half per round trip.
 #include "cc/policies.hpp"
 
 namespace roci::cc {

@@ -1,14 +1,14 @@
-// Congestion control by delay. While round trips are shorter than a target, the window grows by a fraction of a packet per round
-// trip. Otherwise the window shrinks in proportion to the excess over the target, at most once per round trip and by at most a
-// half. The target is a configured time and does not depend on when a flow began, so that flows which share a queue become equal.
-// target() describes the exceptions. A window below one packet acts as a pause between packets.
-// If the window shrinks and round trips stay long, there are two possible reasons: other flows fill the queue (TCP), or the delay
-// is not in queues (a host without a free CPU). Then long round trips do not shrink the window any more, until a round trip shows
-// that the queue is short. The QP is then contended. If the queue becomes shorter without a cut by this QP, another flow has lost
-// a packet and reduced its window. A contended QP then reduces its window too. Otherwise it would take what the other flow gives
-// up: a full queue seldom drops packets of both.
-// A loss indicates congestion only if the queue is about as long as the longest one that was measured. A queue that has held more
-// packets than now does not overflow now.
+// Congestion control by delay. While round trips are shorter than a target, the window grows by a fraction of a packet per
+// round trip. While they are longer, the window shrinks in proportion to the excess over the target, at most once per round
+// trip and by at most a half. The target is a configured time and does not depend on when a flow began, so that flows which
+// share a queue become equal. target() describes the exceptions. A window below one packet acts as a pause between packets.
+// If the window shrinks and round trips stay long, there are two possible reasons: other flows fill the queue (TCP), or the
+// delay is not in queues (a host without a free CPU). In both cases the QP becomes contended: long round trips do not shrink
+// the window any more, until a round trip shows that the queue is short. If the queue becomes shorter without a cut by this QP,
+// another flow has lost a packet and reduced its window. A contended QP then reduces its window, too, because it would
+// otherwise take what the other flow gives up: a full queue seldom drops packets of both.
+// A loss indicates congestion only if the queue is about as long as the longest one that was measured, because a queue that has
+// held more packets before does not overflow now.
 #include "cc/policies.hpp"
 
 namespace roci::cc {
@@ -19,11 +19,11 @@ constexpr uint32_t kMostLossCut = 16;      ///< largest divisor of the window fo
 constexpr uint8_t kMostVainCuts = 15;
 constexpr uint8_t kMostExcuses = 15;  ///< limit of State::excused
 constexpr uint32_t kQueueUnit = 64;   ///< ns
-/// Together with a growth of half a packet per round trip, a cut to 7/10 takes as much as TCP does (RFC 9438 4.3).
+/// Together with a growth of half a packet per round trip, a cut to 7/10 takes as much of the link as TCP does (RFC 9438 4.3).
 constexpr uint32_t kYieldKeeps = 7, kYieldOf = 10;
 
-/// Returns the longest value of State::queue since the QP was idle; of a contended QP since its last cut. Losses at a shorter
-/// queue reduce it.
+/// Returns the longest value of State::queue since the QP was idle or, if the QP is contended, since its last cut. Losses at a
+/// shorter queue reduce this value.
 uint32_t& longest_queue(State& s) { return s.bytes; }
 bool is_shorter_than_before(State& s) { return s.queue < longest_queue(s) - longest_queue(s) / 4; }
 
@@ -48,8 +48,8 @@ void measure_queue(State& s, const Acked& a) {
     longest_queue(s) = std::max<uint32_t>(longest_queue(s), s.queue);
 }
 
-/// Reduces the window of a contended QP if another flow has reduced its own. A QP with a window of two packets, the smallest one
-/// of TCP (RFC 5681), takes nothing from others.
+/// Reduces the window of a contended QP if another flow has reduced its own window. A window of two packets, the smallest one
+/// of TCP (RFC 5681), is not reduced, because it takes nothing from others.
 void yield_too(Controller& c, State& s, const Acked& a) {
     constexpr uint32_t kLeast = kWindowAfterTimeout * kFraction;
     if (uint32_t(a.now) - s.cut_at < 2 * a.smoothed) {  // the QP's own cut shortens the queue
@@ -121,8 +121,8 @@ void acked_delay(Controller& c, State& s, const Limits& l, const Acked& a) {
 
 namespace {
 
-/// Returns true if a loss happened by chance. A loss at a short queue did, and it excuses one loss at a long queue, which
-/// probably happened by chance, too. The longest queue is slowly forgotten, because another path may have a smaller buffer.
+/// Returns true if a loss probably happened by chance. A loss at a short queue is such a loss, and therefore excuses one later
+/// loss at a long queue, too. The longest queue is slowly forgotten, because another path may have a smaller buffer.
 bool is_chance(State& s) {
     if (is_shorter_than_before(s)) {
         if (s.excused != kMostExcuses) ++s.excused;
@@ -136,7 +136,7 @@ bool is_chance(State& s) {
 
 }  // namespace
 
-/// A loss reduces the window only by the packets that were in queues, so that the link stays full.
+/// Reduces the window after a loss, but only by the packets that were in queues, so that the link stays full.
 void lost_delay(Controller& c, State& s, const Limits&, Nanos now, uint32_t round_trip) {
     if (!s.contended && is_chance(s)) return;
     if (uint32_t(now) - s.cut_at < round_trip) return;

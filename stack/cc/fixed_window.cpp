@@ -1,5 +1,5 @@
 // The fixed window is small after a timeout, so that many QPs that send to one slow peer share the peer's capacity. With full
-// windows they would repeat the same packets many times. A NAK does not reduce the window, because a peer that responds can
+// windows, the QPs would repeat the same packets many times. A NAK does not reduce the window, because a peer that responds can
 // receive packets.
 #include "cc/policies.hpp"
 

@@ -1,6 +1,6 @@
 // Events from an engine to completion channels and async pipes. The ring has one producer (the engine) and one consumer (the
-// event thread). Its size is fixed, a power of two. If the ring is full, push() returns false. The engine then keeps the event
-// pending in the CQ, QP or SRQ and tries again, so no event is lost.
+// event thread). The size of the ring is fixed, a power of two. If the ring is full, push() returns false. The engine then
+// keeps the event and sends it later, so no event is lost.
 #pragma once
 
 #include <atomic>

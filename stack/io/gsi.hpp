@@ -24,8 +24,8 @@ struct GsiFrame {
     Qpn source;
     std::array<uint8_t, kMadLength> mad;
 };
-/// Carries MADs from an engine to the conductor. If the ring is full, the MAD is dropped and counted; MAD protocols tolerate
-/// loss.
+/// Carries MADs from an engine to the conductor. If the ring is full, the MAD is dropped and counted, because MAD protocols
+/// tolerate loss.
 using GsiRing = SpscRing<GsiFrame>;
 inline constexpr uint32_t kGsiRingSize = 512;
 

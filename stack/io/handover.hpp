@@ -24,10 +24,11 @@ struct HandoverLane {
     static constexpr uint32_t kSize = 1024;
     SpscRing<HandedFrame> there{kSize};
     SpscRing<HandedFrame> back{kSize};
-    uint32_t away = 0;  ///< frames not returned yet; written by the sender. At most kSize, so `back` is never full
+    uint32_t away = 0;  ///< number of frames that the sender has not got back; at most kSize, so `back` is never full
 };
 
-/// Buffers for copies of multicast frames. Each other engine that has receivers gets its own copy of the frame.
+/// Buffers for copies of multicast frames. Each engine with receivers gets its own copy, except the engine at which the frame
+/// arrived.
 class FrameCopies {
 public:
     explicit FrameCopies(uint32_t count) {

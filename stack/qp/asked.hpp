@@ -1,6 +1,7 @@
-// The missing responses that were requested again, in the order of the repeated requests. A peer may answer repeated requests in
-// the order of their arrival or in the order of their PSNs. Therefore a response with a higher PSN does not show that an earlier
-// answer is lost. Only a response to a request that was sent later shows it.
+// PSNs that were requested or sent again, in the order of sending. A requester keeps one list for missing responses
+// (missing.cpp) and one for requests that the peer lacks (loss_reports.cpp). A peer may answer repeated requests in the order
+// of their arrival or in the order of their PSNs. Therefore a response with a higher PSN does not show that an earlier answer
+// is lost. Only a response to a request that was sent later shows the loss.
 #pragma once
 
 #include <algorithm>
@@ -29,22 +30,23 @@ public:
     /// Like add(), but some of these PSNs may have arrived already, or earlier answers to them may still arrive.
     void add_again(const Hole& hole, Psn next, Nanos now) { add({hole, next, uint32_t(now), true}); }
     bool covers(Psn psn) const;
-    /// Like add() for one PSN. It shares the entry of the PSN before it if both were sent without another packet between them.
+    /// Like add() for one PSN. If the last entry ends before `psn` and has the same `next` and time, extends that entry.
     void add_next(Psn psn, Psn next, Nanos now);
-    /// Returns the first part of `hole` that was not requested again. If all of it was, the result has length 0, and its `first`
-    /// is one past `hole`.
+    /// Returns the first part of `hole` that was not requested again. If all PSNs of `hole` were, the result has length 0, and
+    /// its `first` is one past `hole`.
     Hole uncovered(Hole hole) const;
     /// Removes the requests whose PSNs are all before `acked`.
     void advance(Psn acked);
-    /// Called when a response or ACK with this PSN arrives. Removes the requests that the packet answers, and the requests whose
-    /// answers it shows to be lost. A packet does not answer a request that was sent less than `least` ns ago. Returns true if
-    /// anything was removed.
+    /// Called when a response or ACK with this PSN arrives. Removes the PSNs up to `psn` from the request that the packet
+    /// answers, and removes the requests whose answers the packet shows to be lost. A packet does not answer a request that was
+    /// sent less than `least` ns ago. Returns true if anything was removed.
     bool answered(Psn psn, Nanos now, Nanos least);
 
-    /// Called for a report about packets that were sent again. `arrived(psn)`: the receiver has the packet. `newest`: the newest
-    /// PSN that the receiver has. A packet is lost again if more than `places` packets that were sent later have arrived. Removes
-    /// the packets that arrived or are lost. A report says nothing about packets that were sent less than `least` ns ago. Returns
-    /// the time when the newest completely arrived part was sent, or 0.
+    /// Called for a report about packets that were sent again. `arrived(psn)` returns true if the receiver has the packet.
+    /// `newest` is the newest PSN that the receiver has. Removes each entry that has arrived completely, and each entry that is
+    /// lost again, because more than `places` packets that were sent later have arrived. Ignores entries that were sent less
+    /// than `least` ns ago, because the report does not consider them yet. Returns the time when the newest completely arrived
+    /// entry was sent, or 0.
     template <class Arrived>
     uint32_t reported(Arrived&& arrived, Psn newest, uint32_t places, Nanos now, Nanos least) {
         uint32_t later = 0, sent_at = 0;

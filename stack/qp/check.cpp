@@ -1,4 +1,4 @@
-// Checks the invariants of a QP between the rounds of its engine. The simulator calls it after each round.
+// Checks the invariants of a QP between the rounds of its engine. The simulator calls these functions after each round.
 #include "qp/reorder.hpp"
 #include "qp/reorder_pool.hpp"
 #include "qp/slow_memory.hpp"
@@ -8,7 +8,7 @@ namespace roci::qp {
 namespace {
 
 /// Checks that the jobs are in the order of their last PSNs. A replayed part of a READ therefore precedes the remaining
-/// responses.
+/// responses of that READ.
 const char* check_jobs(const Qp& qp) {
     const Responder& rs = qp.responder;
     if (rs.jobs.count > rs.jobs.size) return "more READs are being answered than there is room for";

@@ -1,5 +1,5 @@
-// The completer processes ACKs, NAKs, and READ and atomic responses (IBA 9.7.5, 9.7.6). Responses that the requester does not
-// expect are counted and dropped.
+// The completer processes ACKs, NAKs, and READ and atomic responses (IBA 9.7.5, 9.7.6). A response that answers no outstanding
+// request is counted, but not executed.
 #include <cassert>
 #include <cstring>
 
@@ -13,8 +13,8 @@ using abi::WcStatus;
 
 bool has_own_response(const SendRecord& r) { return needs_response(r.kind); }
 
-/// Activates the requester if it has work, because it may have waited for the window or for credits, or if SQ_DRAINED may be due.
-/// A requester without work gets no turn, because otherwise each ACK would cost an additional turn of the QP.
+/// Activates the requester if it has work or if SQ_DRAINED may be due. A requester with work may have waited for the window or
+/// for credits. A requester without work gets no turn, because otherwise each ACK would cost an additional turn of the QP.
 void go_on(Context& ctx, Qp& qp) {
     if (qp.has_work || qp.sqd_pending) activate(ctx, qp);
 }
@@ -108,8 +108,8 @@ Acked acknowledge(Context& ctx, Qp& qp, Psn end) {
 }
 
 /// Restarts the timers after a response other than the expected one. The response shows that the peer still processes earlier
-/// requests, so a repeated request waits at the peer. Without the restart, a slow peer might exceed the retries while it answers
-/// a large READ, but the timers must only detect a silent peer.
+/// requests, so a repeated request waits at the peer. Without the restart, the retries could be exhausted while a slow peer
+/// answers a large READ, although the timers must only detect a silent peer.
 void still_answered(Context& ctx, Qp& qp) {
     if (qp.requester.deadlines.pending(Deadline::ack)) restart_ack_timer(ctx, qp);
 }
@@ -140,8 +140,8 @@ void learn_credits(Qp& qp, const wire::Packet& p) {
     const uint8_t code = aeth_value(p.syndrome);
     rq.credits_valid = code != kNoCredits;
     if (!rq.credits_valid) return;
-    // LSN = MSN + credits (IBA 9.7.7.2.3). The SSN starts at 1, and the peer's MSN starts at 0. Therefore their low 24 bits
-    // correspond.
+    // LSN = MSN + credits (IBA 9.7.7.2.3). The first SSN is 1, and the peer's MSN starts at 0. Therefore the low 24 bits of a
+    // request's SSN equal the peer's MSN after that request.
     const uint32_t limit = p.msn.value + kCredits[code];
     const int32_t ahead = int32_t((limit - rq.credit_limit) << 8) >> 8;
     if (ahead > 0) rq.credit_limit += uint32_t(ahead);
@@ -177,7 +177,8 @@ void receive_nak(Context& ctx, Qp& qp, const wire::Packet& p, bool kept) {
             count(ctx, qp, &EventCounters::seq_nak_received);
             note(ctx, qp, Happening::seq_nak_received, p.psn);
         }
-        // If a response before the NAK is missing, the NAK takes effect when that response has arrived.
+        // If a response before the PSN of the NAK is missing, the NAK is kept until that response has arrived. If the peer
+        // keeps packets, the request that the NAK names is sent again now.
         if (result == Acked::response_missing) {
             response_missing(ctx, qp, p);
             return later_request_lost(ctx, qp, p.psn);
@@ -214,8 +215,8 @@ void receive_rnr_nak(Context& ctx, Qp& qp, const wire::Packet& p) {
     const Acked result = acknowledge(ctx, qp, p.psn);
     if (result == Acked::failed) return nullptr;
     if (rq.window.acked() != before) progressed(ctx, qp, before);
-    // The response is the expected one if acked() equals its PSN. Otherwise an earlier response is missing (implied NAK), or this
-    // response does not belong to a READ or atomic.
+    // The response is the expected one if acked() equals its PSN and the oldest record is a READ or atomic. If acked() is still
+    // before that PSN, an earlier response is missing (implied NAK).
     if (rq.window.acked() != p.psn) {
         result == Acked::response_missing ? response_missing(ctx, qp, p) : count(ctx, qp, &EventCounters::duplicates);
         return nullptr;

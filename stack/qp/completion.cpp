@@ -1,5 +1,5 @@
-// Completions, events and errors. Every work request completes exactly once, in order. In ERR all queued requests are flushed
-// (IBA 10.3.1.7, 11.6.2).
+// Completions, events and errors. Every work request completes exactly once, in order. In ERR, all requests in the QP's own
+// queues are flushed (IBA 10.3.1.7, 11.6.2).
 #include "qp/receive_source.hpp"
 #include "qp/reorder.hpp"
 #include "wire/ip_checksum.hpp"
@@ -59,7 +59,7 @@ void push(Context& ctx, Qp& qp, rings::Cq* cq, abi::Cqe& e, bool solicited) {
 /// Limit of flushed work requests per queue and call, because other QPs wait meanwhile.
 constexpr uint32_t kFlushed = 64;
 
-/// Flushes posted work requests up to the limit. Afterwards no request is outstanding.
+/// Flushes posted work requests up to the limit. Afterwards no packet is outstanding.
 void flush_send(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
     for (uint32_t n = 0; n < kFlushed; ++n) {

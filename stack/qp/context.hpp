@@ -1,4 +1,4 @@
-// The parts of an engine that the roles of a QP use: the time, the tables, the outboxes, the run queues.
+// The parts of an engine that the roles of a QP use: the time, the tables, the outboxes and the run queues.
 #pragma once
 
 #include <array>
@@ -23,13 +23,13 @@ namespace roci::qp {
 /// What a message does at the responder.
 enum class Executed : uint8_t { send, write, read, atomic, count_ };
 
-/// Counts of a port that change with each message. Only the engine reads them; it publishes them in DeviceCounters
+/// Counts of a port that change with each message. Only the engine reads them. The engine publishes them in DeviceCounters
 /// (Engine::Impl::publish).
 struct alignas(64) PortTally {
     uint64_t rx_frames = 0, rx_octets = 0;
     uint64_t tx_messages = 0;
     uint64_t tx_octets = 0;  ///< bytes of all frames built, including those that wait in the outbox
-    std::array<uint64_t, size_t(Executed::count_)> executed{};  ///< messages of requesters, by kind
+    std::array<uint64_t, size_t(Executed::count_)> executed{};  ///< number of messages executed by responders, by kind
 };
 
 struct Context {
@@ -47,7 +47,7 @@ struct Context {
     std::array<PortTally, kMaxPorts> tallies;  ///< by port
     TimerWheel wheel;
     rings::Completions completions;        ///< completions of this poll that are not written out yet
-    std::vector<rings::Cq*> dirty;         ///< CQs that got entries in this poll
+    std::vector<rings::Cq*> dirty;         ///< CQs with entries for which notify() has not succeeded yet
     std::vector<rings::Cq*> unsettled;     ///< CQs that got entries since the last settle_sleepers()
     std::vector<rings::Sleeper> sleepers;  ///< threads to be woken after this poll
     std::deque<io::Event> late_events;     ///< events for which the event ring was full
@@ -62,7 +62,8 @@ struct Context {
     PortTally& tally(const Qp& qp) { return tallies[qp.spec.port]; }
 };
 
-/// Completes a frame that is no packet of a QP's turn. The engine counts the bytes of a turn at its end.
+/// Completes a frame that no QP's counters contain: a CNP, a loss report, or a frame of the conductor (engine/gsi.cpp). Adds
+/// the frame's bytes to the port's tx_octets at once. The bytes of all other frames are added at the end of the QP's turn.
 inline void commit_alone(Context& ctx, uint32_t port, uint8_t* start, uint32_t bytes, uint8_t checksum_offset, uint32_t sender) {
     ctx.outbox[port].commit(start, bytes, checksum_offset, sender);
     bump(ctx.tallies[port].tx_octets, bytes);
@@ -84,7 +85,8 @@ inline void count_executed(Context& ctx, Qp& qp, Executed kind) {
     bump(ctx.device(qp), fault);
 }
 
-/// Puts the QP on the list of requesters. The requester has work, or had work when its state was checked last.
+/// Puts the QP on the list of requesters without a change of `has_work`, for example to send posted requests, to flush its
+/// queues or to report SQ_DRAINED.
 inline void activate(Context& ctx, Qp& qp) { ctx.requesters.add(qp); }
 /// Like activate(), for a requester that has new work.
 inline void activate_requester(Context& ctx, Qp& qp) {
@@ -111,14 +113,14 @@ class SgeList {
 public:
     SgeList(const Context& ctx, uint32_t pd, std::span<const abi::Sge> sges) : keys_(ctx.shared->keys), pd_(pd), sges_(sges) {}
     /// Copies `length` bytes from position `offset` of the list. Returns false if a key, right or range is wrong (local
-    /// protection error).
+    /// protection error), or if the memory cannot be read directly.
     bool gather(uint64_t offset, uint8_t* out, uint32_t length) const;
     /// Returns the address of the bytes. The result is empty if the bytes are not within one SGE and one single-segment region,
     /// or if gather() would refuse them.
     mem::InPlace in_place(uint64_t offset, uint32_t length) const;
     bool scatter(uint64_t offset, const uint8_t* in, uint32_t length) const;
-    /// Adds the bytes of [offset, offset + length) to a request for slow memory (mem::add). Returns false if a key, right or
-    /// range is wrong, or if the request would get too many pieces.
+    /// Adds the bytes of [offset, offset + length) to a request for slow memory. Returns false if a key, right or range is
+    /// wrong, or if mem::add() returns false.
     bool describe(uint64_t offset, uint32_t length, uint32_t needed, std::byte* bytes, mem::SlowRequest& request) const;
 
 private:

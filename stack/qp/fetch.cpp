@@ -101,11 +101,11 @@ bool ClientQueue::fetch(Qp& qp, uint32_t most) {
     const uint32_t depth = qp.spec.sq.depth;
     if (depth == 0) return false;
     if (qp.spec.sq.stride > kLine)
-        __builtin_prefetch(qp.spec.sq.slot(rq.queue.fetched()) + kLine);  // in parallel with the first line
+        __builtin_prefetch(qp.spec.sq.slot(rq.queue.fetched()) + kLine);  // loads both lines in parallel
     const uint32_t before = rq.queue.fetched();
-    // Never holds more WQEs than the queue has slots, whatever the client has marked as posted.
+    // The queue never holds more WQEs than the client's ring has slots, whatever the client has marked as posted.
     while (most-- != 0 && rq.queue.length() < depth && qp.spec.sq.posted(rq.queue.fetched())) {
-        // Outstanding PSNs must not exceed half of the PSN space (IBA 9.7.2: 2^23).
+        // While more than 2^22 PSNs are allocated, no request is fetched, because outstanding PSNs are limited (IBA 9.7.2).
         if (psn_span(rq.window.acked(), rq.window.allocated()) > (1u << 22) && rq.queue.fetched() != rq.queue.tail()) break;
         take(qp);
     }

@@ -16,8 +16,8 @@ void set_mtu_bytes(Qp& qp, uint32_t bytes) {
     qp.mtu_shift = uint8_t(std::countr_zero(bytes));
 }
 void set_sq_psn(Qp& qp, const Change& c) { qp.requester.window.start(Psn(c.attr.sq_psn)); }
-/// Sets the rights of remote requests. Allocates memory for the results of atomics only if atomics are permitted. Replays need
-/// these results.
+/// Sets the rights of remote requests. If atomics are permitted, allocates memory for their results, because replays need the
+/// results.
 void set_access(Qp& qp, uint32_t access) {
     qp.access = access;
     AtomicResults& results = qp.responder.atomics;
@@ -30,7 +30,8 @@ void set_dest_reads(Qp& qp, const Change& c) {
     set_access(qp, qp.access);
 }
 
-/// A function that applies one attribute to the QP. Attributes without a row concern only the conductor.
+/// A function that applies one attribute to the QP. IBV_QP_STATE and IBV_QP_CUR_STATE have no row, because enter() and
+/// check_step() handle them. Other attributes without a row concern only the conductor.
 struct Setter {
     uint32_t bit;
     void (*apply)(Qp&, const Change&);

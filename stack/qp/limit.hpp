@@ -1,5 +1,6 @@
-// Determines what limits a QP's flow at this moment, and how the program posts its requests. Both are computed on request (`roci
-// status`, `roci top`, `roci why`) from the requester's normal state, so the transport records nothing for them in advance.
+// Determines what limits a QP's flow at this moment, and how the program posts its requests. Both are computed when a user asks
+// (`roci status`, `roci top`, `roci why`) from the requester's state and the client's ring, so the transport records nothing
+// for them in advance.
 #pragma once
 
 #include <cstdint>
@@ -49,7 +50,7 @@ struct Habits {
     static constexpr uint32_t kMost = 16;
     uint8_t looked = 0;     ///< number of requests that were examined
     uint8_t signaled = 0;   ///< number of these requests that produce a completion
-    uint8_t unaligned = 0;  ///< number of these requests whose first buffer is long and does not begin at a cache line
+    uint8_t unaligned = 0;  ///< number of these requests whose first buffer has at least 512 bytes and begins within a cache line
 };
 Habits habits_of(const Qp& qp);
 

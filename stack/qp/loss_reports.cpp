@@ -1,6 +1,7 @@
 // Loss reports between two Rocinantes. A sequence NAK names one missing packet, so several losses take several round trips. A
-// report names all of them. A requester asks for reports by an inquiry when it finds a loss; a peer that is no Rocinante drops
-// the inquiry. A responder that was asked sends a report when it learns something new about its holes.
+// report names all losses within LossReport::kMost PSNs. A requester asks for reports by an inquiry when it finds a loss; a
+// peer that is no Rocinante drops the inquiry. A responder that was asked sends a report when it learns something new about its
+// holes.
 //
 // A report is only information: it acknowledges nothing and completes nothing, takes no retry and restarts no ACK timeout. If it
 // contradicts what was sent, the QP ignores all further reports.
@@ -16,12 +17,13 @@ using Peer = LossReports::Peer;
 using wire::LossReport;
 using wire::ReportKind;
 
-/// A responder reports after this number of further packets, so that the requester learns that repeated packets are lost again.
+/// While a hole is open, a responder reports again after more than this number of further PSNs, so that the requester learns
+/// that repeated packets are lost again.
 constexpr int32_t kNewPackets = 16;
 constexpr uint32_t kOldPsn = 1u << 22;
-constexpr Nanos kBetweenInquiries = 1'000'000;  ///< if no round trip is known
+constexpr Nanos kBetweenInquiries = 1'000'000;  ///< pause between inquiries if no round trip is known, ns
 
-constexpr Nanos kLeastAnswer = 4'096;  ///< no report about a repeated packet comes sooner
+constexpr Nanos kLeastAnswer = 4'096;  ///< ns; no report about a repeated packet comes sooner than this after the packet
 
 bool is_requester(Type t) { return t == Type::rc || t == Type::xrc_send; }
 bool is_responder(Type t) { return t == Type::rc || t == Type::xrc_recv; }
@@ -33,7 +35,7 @@ bool transmit(Context& ctx, Qp& qp, const LossReport& report) {
     wire::TransportHeaders h;
     h.opcode = wire::kLossReportOpcode;
     h.dest_qp = qp.dest;
-    // Also a receiver that ignores opcode and version takes the packet for an old duplicate.
+    // Because of this PSN, even a receiver that ignores opcode and version treats the packet as an old duplicate.
     h.psn = qp.responder.sequence.expected() - kOldPsn;
     uint8_t* start = Outbox::place(*frame, wire::header_bytes(qp.path, h.opcode));
     uint8_t* payload = wire::begin_frame(start, qp.path, h, LossReport::kBytes);
@@ -45,8 +47,8 @@ bool transmit(Context& ctx, Qp& qp, const LossReport& report) {
 
 // ---- requester ------------------------------------------------------------------------------------------------------
 
-/// Returns the least time from a repeated packet to a report that considers it. Contradicting reports of a hostile peer therefore
-/// repeat a packet at most once per such time.
+/// Returns the least time from a repeated packet to a report that considers it. Therefore contradicting reports of a hostile
+/// peer cause at most one repetition of a packet per such time.
 Nanos shortest_answer(const RoundTrip& times) { return std::max<Nanos>(times.shortest() / 4 * 3, kLeastAnswer); }
 
 /// Returns true if the peer has the packet, according to its newest report.
@@ -55,12 +57,12 @@ bool has_arrived(const LossReport& known, Psn psn) {
     return offset < 0 || (offset < int32_t(known.length) && known.has(uint32_t(offset)));
 }
 
-/// A report may name only PSNs that were sent.
+/// Returns true if the report names only PSNs that were sent.
 bool possible(const SendWindow& window, const LossReport& report) {
     return report.base.distance_from(window.highest_sent()) <= 0 && (report.newest + 1).distance_from(window.highest_sent()) <= 0;
 }
 
-/// The peer's reports are wrong. Losses are repaired as without them.
+/// Called when the peer's reports are wrong. From now on, losses are repaired without reports.
 void refuse(Qp& qp) {
     LossReports& l = qp.reorder->reports;
     l.peer = Peer::refused;
@@ -70,8 +72,8 @@ void refuse(Qp& qp) {
     rq.window.report_lost(0);
 }
 
-/// Records that the packets that were sent again because of a NAK are under way. A report covers no more than kMost PSNs, but a
-/// repeated READ may have millions.
+/// Records that the packets that were sent again because of a NAK are under way. Records at most kMost of them, because a
+/// report covers no more PSNs, but a repeated READ may have millions.
 void adopt_repair(Requester& rq, Asked& repeated) {
     const uint32_t sent = std::min(rq.window.lost() - rq.window.repair_left(), LossReport::kMost);
     const bool unknown = sent != 0 && !repeated.full() && !repeated.covers(rq.window.acked());
@@ -87,8 +89,8 @@ void take_report(Context& ctx, Qp& qp, const LossReport& report) {
         return refuse(qp);
     }
     const bool first = l.peer == Peer::unknown;
-    if (!first && int16_t(uint16_t(report.serial - l.known.serial)) <= 0) return;  // a newer one has overtaken it
-    if (report.base.distance_from(rq.window.acked()) < 0 && !first) return;        // so has an ACK
+    if (!first && int16_t(uint16_t(report.serial - l.known.serial)) <= 0) return;  // a newer report has overtaken this one
+    if (report.base.distance_from(rq.window.acked()) < 0 && !first) return;        // an ACK has overtaken the report
     ctx.reorder->count(&ReorderCounters::reports_used);
     const bool moved = report.newest.distance_from(l.known.newest) > 0 || report.base.distance_from(l.known.base) > 0;
     l.peer = Peer::reports;
@@ -102,7 +104,7 @@ void take_report(Context& ctx, Qp& qp, const LossReport& report) {
     const uint32_t at = l.repeated.reported(arrived, report.newest, report.places, ctx.now, shortest_answer(rq.round_trip));
     if (at != 0) qp.repair_time.take(uint32_t(ctx.now) - at);
     if (!uses_reports(ctx, qp) || !rq.window.awaits_answer()) return;
-    if (first || moved || at != 0) {  // something has arrived, so nothing is to be probed
+    if (first || moved || at != 0) {  // a packet has arrived, so no probe is due yet
         arm_probe(ctx, qp);
         update_timer(ctx, qp);
     }
@@ -127,7 +129,7 @@ void inquire(Context& ctx, Qp& qp) {
 }
 
 bool uses_reports(const Context& ctx, const Qp& qp) {
-    // If responses are missing too, losses are repaired as without reports.
+    // If responses are missing too, losses of requests are repaired without reports.
     return qp.reorder != nullptr && qp.reorder->reports.peer == Peer::reports && enabled(ctx) && !qp.keeps_responses;
 }
 
@@ -142,7 +144,7 @@ Hole unrepeated_request(const Qp& qp, Psn from, Psn end) {
         }
         while (r != nullptr && psn_span(r->first_psn, from) >= r->packets) r = r->next;
         if (r == nullptr) break;
-        const bool begun = needs_response(r->kind) && from != r->first_psn;  // only the first PSN is that of a request
+        const bool begun = needs_response(r->kind) && from != r->first_psn;  // later PSNs belong to responses
         if (begun) {
             from = r->first_psn + r->packets;
             continue;
@@ -170,7 +172,8 @@ void forget_report(Qp& qp) {
 
 namespace {
 
-/// Moves the frontier behind all holes that are not merely late. True: there are some.
+/// Moves the frontier behind all holes that count as lost, but at most kMost PSNs behind the first missing one. Returns true if
+/// the frontier moved.
 bool advance_frontier(Context& ctx, Reorder& r) {
     LossReports& l = r.reports;
     const Backlog& b = r.requests;
@@ -186,7 +189,7 @@ bool advance_frontier(Context& ctx, Reorder& r) {
         const uint32_t overtakers = uint32_t(std::max(b.end.distance_from(end), 0));
         l.waits = h.length != 0 && !b.patience.exhausted(overtakers, ctx.now - l.since);
         if (h.length == 0 || l.waits) return found;
-        if (psn_span(b.base, end) > LossReport::kMost) {  // a report covers the begin of the hole
+        if (psn_span(b.base, end) > LossReport::kMost) {  // a report covers only the begin of this hole
             const Psn limit = b.base + LossReport::kMost;
             const bool moves = limit.distance_from(l.frontier) > 0;
             if (moves) l.frontier = limit;

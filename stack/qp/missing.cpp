@@ -1,5 +1,6 @@
-// Determines which responses are to be requested again. All holes that are old enough are requested within one round trip. A hole
-// is requested a second time only if a packet shows that the answer is lost (asked.hpp), or if the peer is silent.
+// Determines which responses are to be requested again. All holes that count as lost are requested within one round trip, up to
+// Asked::kMost requests. A hole is requested a second time only if a packet shows that the answer is lost (asked.hpp), or if
+// the peer is silent.
 #include "qp/reorder.hpp"
 #include "qp/roles.hpp"
 
@@ -110,7 +111,8 @@ bool look_for_missing(Context& ctx, Qp& qp) {
 void missing_go_back(const Context& ctx, Qp& qp) {
     forget_missing(qp);
     const SendWindow& window = qp.requester.window;
-    // After an earlier roll-back, a part of what was sent may not have been sent again yet. It is sent again, too.
+    // Includes the packets that an earlier roll-back scheduled and that were not sent again yet, because they will be sent,
+    // too.
     if (!ctx.selective_repeat || window.unanswered() == 0) return;
     qp.reorder->missing.asked.add_again({window.acked(), window.unanswered()}, window.highest_sent(), ctx.now);
     qp.reorder->missing.frontier = window.highest_sent();
@@ -121,7 +123,7 @@ void ask_for_all_missing(const Context& ctx, Qp& qp) {
     m.request = m.request || (m.asked.covers(m.named) && m.named.distance_from(qp.requester.window.acked()) > 0);
     m.asked.clear();
     const SendWindow& window = qp.requester.window;
-    if (window.repeats())  // they are still to be sent
+    if (window.repeats())  // the requester still has to send these packets again
         m.asked.add_again({window.next(), psn_span(window.next(), window.highest_sent())}, window.highest_sent(), ctx.now);
     m.frontier = answered_end(qp);
     m.waits = false;

@@ -1,6 +1,6 @@
 // Frames to be sent by one port. The outbox allocates frames in bulk and passes built frames to the port in bursts. Frames that
-// the port does not accept remain in the outbox. If a whole burst remains, acquire() returns nullptr, so the transport sends no
-// more.
+// the port does not accept remain in the outbox. If a whole burst remains, acquire() returns nullptr, so the transport builds
+// no more frames.
 #pragma once
 
 #include <algorithm>
@@ -23,8 +23,8 @@ public:
     Outbox(io::Port* port, uint32_t burst)
         : port_(port), best_(port->best_burst()), burst_(std::clamp<uint32_t>(std::max(burst, best_), 1, kMax)) {}
 
-    /// Returns the next empty frame. The caller fills the frame in and calls commit(). Returns nullptr if the port is full or its
-    /// pool is empty.
+    /// Returns the next empty frame. The caller fills the frame in and calls commit(). Returns nullptr if the port is full or
+    /// the port's pool is empty.
     io::TxFrame* acquire() {
         if (ready_ == burst_ && (flush(), ready_ == burst_)) return nullptr;
         if (ready_ == have_) refill();
@@ -57,10 +57,10 @@ public:
         close_gap(sent);
         return sent;
     }
-    /// Number of frames that the port has accepted.
+    /// Returns the number of frames that the port has accepted.
     uint64_t sent() const { return sent_; }
     uint32_t waiting() const { return ready_; }
-    /// Bytes of the frames that wait.
+    /// Returns the number of bytes in the built frames that wait for the port.
     uint64_t waiting_octets() const {
         uint64_t octets = 0;
         for (uint32_t i = 0; i < ready_; ++i) octets += frames_[i].length;

@@ -65,8 +65,8 @@ bool exchange(const mem::MemoryRegion& region, uint64_t va, const wire::Packet& 
         word.compare_exchange_strong(original, p.swap_add);
         return true;
     }
-    // Two engines may execute atomics on the same address, so a lock serialises them. An engine that holds the lock only copies a
-    // few bytes.
+    // Two engines may execute atomics on the same address, so a lock serialises them. Each engine holds the lock only while it
+    // copies a few bytes.
     static std::mutex misaligned;
     const std::lock_guard guard(misaligned);
     std::byte bytes[8];
@@ -111,7 +111,7 @@ void finish_atomic(Context& ctx, Qp& qp, const wire::Packet& p, uint64_t origina
 
 namespace {
 
-/// An ATOMIC WRITE is answered by an empty READ response.
+/// Returns the job that answers an ATOMIC WRITE. The response is an empty READ response.
 ResponderJob atomic_write_job(const Qp& qp, Psn psn) {
     ResponderJob job;
     job.first = psn;
@@ -158,7 +158,7 @@ void duplicate_read(Context& ctx, Qp& qp, const wire::Packet& p) {
     Responder& rs = qp.responder;
     Grant grant;
     const ResponderJob job = read_job(ctx, qp, p);
-    // The whole repeated request must lie before ePSN. Otherwise it is a new request with an old PSN.
+    // All PSNs of a repeated request are before ePSN. Any other request is a new one with an old PSN and is dropped.
     if (p.dma_length > kMaxMessage || (job.first + response_packets(qp, job)).distance_from(rs.sequence.expected()) > 0) return;
     if (!(qp.access & mem::kRemoteRead) || !remote_memory(ctx, qp, p, p.rkey, p.va, p.dma_length, mem::kRemoteRead, grant))
         return;

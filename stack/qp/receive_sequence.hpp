@@ -19,7 +19,7 @@ public:
     bool ack_due() const { return ack_due_; }
     bool nak_due() const { return nak_due_; }
     bool reply_due() const { return ack_due_ || nak_due_; }
-    /// Returns true if a NAK that ends the QP was scheduled. No further request is executed.
+    /// Returns true if a NAK that ends the QP was scheduled. No request is executed after such a NAK.
     bool refused() const { return fatal_; }
     uint8_t nak_syndrome() const { return nak_; }
 

@@ -71,7 +71,7 @@ bool MatchedRendezvous::fetch(Qp& qp, uint32_t) {
     Requester& rq = qp.requester;
     bool any = false;
     while (posted(qp) && rq.queue.length() < qp.spec.sq.depth) {
-        // Outstanding PSNs must not exceed half of the PSN space (IBA 9.7.2).
+        // While more than 2^22 PSNs are allocated, no request is fetched, because outstanding PSNs are limited (IBA 9.7.2).
         if (psn_span(rq.window.acked(), rq.window.allocated()) > (1u << 22) && rq.queue.fetched() != rq.queue.tail()) break;
         SendRecord& r = rq.queue.append();
         if (t.to_finish.count != 0) {

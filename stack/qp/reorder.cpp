@@ -1,5 +1,6 @@
-// The reorder buffer. In requests, it reports only the first gap, by one sequence NAK (IBA 9.7.4.1.2). Missing responses are
-// requested again (missing.cpp). When the first gap is closed, all packets up to the next gap are executed.
+// The reorder buffer. Of the gaps in requests, one sequence NAK reports only the first (IBA 9.7.4.1.2), and loss reports name
+// all (loss_reports.cpp). Missing responses are requested again (missing.cpp). When the first gap is closed, all packets up to
+// the next gap are executed.
 #include "qp/reorder.hpp"
 
 #include <algorithm>
@@ -44,8 +45,8 @@ void drop_requests(Context& ctx, Qp& qp) {
     qp.reorder->reports.frontier = qp.reorder->requests.base;
 }
 
-/// Sets `base` to `to` and frees the frames before it. For example, a READ request advances `base` by the number of its
-/// responses.
+/// Sets `base` to `to` and frees the kept frames before `to`. There are such frames, for example, if a READ request uses PSNs
+/// at which frames are kept.
 void advance(Context& ctx, Backlog& b, Psn to) {
     const uint32_t steps = psn_span(b.base, to);
     b.base = to;
@@ -112,7 +113,8 @@ void arm(Context& ctx, Qp& qp) {
     ctx.wheel.arm(r.timer, next);
 }
 
-/// Called when the first gap was closed. If the gap had been reported, records how late the missing packet was.
+/// Called when the first gap was closed. If the gap had been reported or requested again, records how late the missing packet
+/// was.
 void closed(Context& ctx, Backlog& b) {
     if (b.asked && b.base.distance_from(b.again) >= 0) b.patience.arrived(b.base, b.count, ctx.now - b.opened);
 }
@@ -154,7 +156,7 @@ void judge_responses(Context& ctx, Qp& qp) {
     if (qp.reorder != nullptr) arm(ctx, qp);
 }
 
-/// Executes the next kept response if it is in order. Returns false if there is none.
+/// Executes the next kept response, ACK or NAK if it is in order. Returns false if none was executed.
 bool execute_next_response(Context& ctx, Qp& qp) {
     const Requester& rq = qp.requester;
     Reorder& r = *qp.reorder;
@@ -209,7 +211,7 @@ void hand_over_requests(Context& ctx, Qp& qp) {
     const ReceiveSequence& rs = qp.responder.sequence;
     if (rs.expected() == qp.reorder->requests.base && !refused(rs)) return;
     const Psn was = qp.reorder->requests.base;
-    // What was reported as lost may be late.
+    // Loss reports have named the gaps before the frontier, so these gaps count as reported, too.
     qp.reorder->requests.asked |= qp.reorder->reports.frontier.distance_from(was) > 0;
     closed(ctx, qp.reorder->requests);
     while (qp.reorder != nullptr) {

@@ -8,8 +8,8 @@
 
 namespace roci::qp {
 
-/// Called for a request whose PSN is after the expected one. Returns true if the request is kept; the reorder buffer then reports
-/// the gap when a limit is exceeded. If it returns false, the caller reports the gap.
+/// Called for a request whose PSN is after the expected one. Returns true if the request is kept; the reorder buffer then
+/// reports the gap when a limit is exceeded. Returns false if the caller must report the gap.
 bool keep_request(Context& ctx, Qp& qp, const wire::Packet& p);
 /// Called after a request was executed. Executes the kept requests that follow it.
 void hand_over_requests(Context& ctx, Qp& qp);
@@ -18,8 +18,8 @@ void hand_over_requests(Context& ctx, Qp& qp);
 /// now. Returns true if the missing response may only be late.
 bool keep_response(Context& ctx, Qp& qp, const wire::Packet& p);
 void hand_over_responses(Context& ctx, Qp& qp);
-/// Drops a kept NAK. Called before all packets from the oldest unacknowledged PSN on are sent again, which include the packet
-/// that the NAK reports as missing.
+/// Drops a kept NAK. Called before all packets from the oldest unacknowledged PSN on are sent again, because these include the
+/// packet that the NAK reports as missing.
 void forget_nak(Context& ctx, Qp& qp);
 
 // ---- missing.cpp: which responses are to be requested again
@@ -48,27 +48,28 @@ void inquire(Context& ctx, Qp& qp);
 void receive_report(Context& ctx, Qp& qp, const wire::Packet& p);
 /// Returns true if losses of requests are repaired by the peer's reports.
 bool uses_reports(const Context& ctx, const Qp& qp);
-/// The first PSNs in [from, end) that the peer lacks and that are not under way again. Length 0: there are none.
+/// Returns the first PSN in [from, end) that the peer lacks and that is not under way again. If there is none, the length is 0.
 Hole unrepeated_request(const Qp& qp, Psn from, Psn end);
-/// Number of PSNs from the oldest unacknowledged one to the end of what the newest report covers.
+/// Returns the number of PSNs from the oldest unacknowledged one to the end of what the newest report covers.
 uint32_t reported_span(const Qp& qp);
-/// The peer's newest report no longer tells what is missing. Losses are repaired one by one until the next report.
+/// Discards the peer's newest report, because it no longer shows what is missing. Until the next report, losses are repaired
+/// one by one.
 void forget_report(Qp& qp);
 /// Called when the first request behind a gap is kept.
 void begin_reports(Qp& qp);
-/// Called when the request with this PSN was kept or executed, while others are missing, or when time has passed. Decides whether
-/// a report is due.
+/// Called when the request with this PSN was kept or executed, while other requests are missing, or when time has passed.
+/// Decides whether a report is due.
 void look_for_news(Context& ctx, Qp& qp, Psn psn);
 /// Returns true if the QP has a report to send.
 bool report_due(const Qp& qp);
-/// Sends the report. Returns false if the port has no room.
+/// Sends the report. Returns false if the port accepts no frame.
 bool send_report(Context& ctx, Qp& qp);
 /// Returns the reorder state of the QP. Returns nullptr if memory is exhausted or the engine keeps no frames.
 Reorder* reorder_of(Context& ctx, Qp& qp);
 
 /// Called for a frame whose PSN was processed before. Records that the first copy was late if it had been reported as missing.
 void note_repeated(Context& ctx, Backlog& b, Psn psn);
-/// Called by the timers of the QP. Checks the time limits of the gaps.
+/// Called by the timers of the QP and for an inquiry. Checks the time limits of the gaps.
 void look_at_kept(Context& ctx, Qp& qp);
 /// Returns the number of kept frames of the QP.
 uint32_t kept_frames(const Qp& qp);

@@ -25,7 +25,7 @@ struct ReorderLimits {
 struct ReorderCounters {
     uint64_t kept = 0, delivered = 0;
     uint64_t duplicates = 0;       ///< frames that had been kept already
-    uint64_t beyond = 0;           ///< not kept: more than ReorderLimits::frames behind the missing one
+    uint64_t beyond = 0;           ///< not kept: ReorderLimits::frames or more PSNs behind the missing one
     uint64_t share = 0;            ///< not kept: the QP has used its share of the pool
     uint64_t no_memory = 0;        ///< not kept: the pool is exhausted
     uint64_t late = 0;             ///< frames that were reported as missing but were only late
@@ -48,21 +48,21 @@ class ReorderPool {
 public:
     ReorderPool(ChunkSource& memory, const ReorderLimits& limits);
 
-    /// Copies a frame. Returns nullptr if that is not possible, and counts the reason. `has` is the number of frames that the QP
-    /// keeps already.
+    /// Copies a frame. Returns nullptr if that is not possible, and counts the reason. `has` is the number of frames that the
+    /// QP keeps already in this direction.
     KeptFrame* copy(const wire::Packet& p, uint32_t has);
     void give_back(KeptFrame* frame) noexcept { frames_.give_back(frame); }
     /// Allocates an empty table of pointers to frames for one direction of a QP. Returns nullptr if memory is exhausted.
     KeptFrame** take_places();
     void give_back(KeptFrame** places) noexcept { places_.give_back(places); }
-    /// Allocates the reorder state of a QP at its first frame out of order. Returns nullptr if memory is exhausted.
+    /// Allocates the reorder state of a QP. Returns nullptr if memory is exhausted.
     Reorder* make(void* owner);
     void give_back(Reorder* r) noexcept { reorders_.give_back(r); }
 
     uint32_t window() const { return limits_.frames; }
     size_t in_use() const { return frames_.taken(); }
     size_t capacity() const { return capacity_; }
-    /// Returns the largest number of frames that a QP may keep per direction.
+    /// Returns an upper limit of the number of frames that a QP keeps per direction.
     size_t most_per_qp() const { return std::max<size_t>(capacity_ / kPart, 1); }
     /// Returns the number of tables that are in use.
     size_t windows_in_use() const { return places_.taken(); }
@@ -75,8 +75,8 @@ public:
     bool take_counted() { return std::exchange(counted_, false); }
 
 private:
-    /// A QP may keep as many frames as are free, divided by this number. With the default limits, a single QP can thus keep its
-    /// whole window. If many QPs lose frames at the same time, each can still keep some.
+    /// Per direction, a QP may keep as many frames as are free, divided by this number. With the default limits, a single QP
+    /// can thus keep its whole window. If many QPs lose frames at the same time, each QP can still keep some.
     static constexpr size_t kPart = 4;
 
     ReorderCounters counters_;
@@ -90,7 +90,7 @@ private:
 struct Suspect {
     Psn psn;
     uint16_t places = 0;  ///< number of frames that overtook it
-    Nanos lateness = 0;   ///< time since the first of these frames
+    Nanos lateness = 0;   ///< time from the first of these frames to the arrival, ns
     bool valid = false;
 };
 
@@ -104,8 +104,8 @@ public:
     bool exhausted(uint32_t places, Nanos waited) const { return places > places_ || waited >= wait_; }
     uint16_t places() const { return places_; }
     Nanos wait() const { return wait_; }
-    /// Called when a frame that was reported as missing arrives. `places` is the number of frames that overtook it, `lateness`
-    /// its delay.
+    /// Called when a frame that was reported as missing arrives. `places` is the number of frames that overtook it. `lateness`
+    /// is its delay in ns.
     void arrived(Psn psn, uint32_t places, Nanos lateness);
     /// Called for a duplicate. Returns true if the first copy was late, not lost.
     bool repeated(Psn psn);
@@ -119,7 +119,7 @@ private:
     std::array<Suspect, 8> suspects_{};
 };
 
-/// If a gap is not closed within this time, the peer has ended or has started again, and the kept frames are freed.
+/// If a gap is not closed within this time, the kept frames are freed, because the peer has probably ended or started again.
 inline constexpr Nanos kStalled = Nanos{1} << 29;  // 0.5 s
 
 /// The kept frames of one direction of a QP. `base` is the first missing PSN. All kept frames are behind `base`.
@@ -128,9 +128,9 @@ struct Backlog {
     uint32_t count = 0;
     Psn base;
     Psn first, end;      ///< PSN of the first kept frame, and one past the PSN of the last kept frame
-    bool asked = false;  ///< the gap at `base` was reported
+    bool asked = false;  ///< the gap at `base` was reported or requested again
     Psn again;           ///< frames before this PSN were requested repeatedly, so a second copy does not show lateness
-    Nanos opened = 0;    ///< time when the gap was detected
+    Nanos opened = 0;    ///< time from which the limits of the gap at `base` count
     Patience patience;
 };
 
@@ -146,7 +146,7 @@ Hole hole_from(const Backlog& b, uint32_t window, Psn from);
 /// The missing responses of a requester that keeps later responses (missing.cpp).
 struct Missing {
     Asked asked;
-    Psn frontier;           ///< holes before this PSN are to be requested again
+    Psn frontier;           ///< holes before this PSN count as lost and are requested again
     Psn hole;               ///< the first hole behind the frontier
     Nanos since = 0;        ///< time when `hole` was detected
     bool waits = false;     ///< the responses of `hole` may only be late
@@ -155,15 +155,15 @@ struct Missing {
     uint64_t examined = 0;  ///< number of PSNs examined in the search for holes; tests limit this work
 };
 
-/// What a QP exchanges with its peer in loss reports (loss_reports.cpp).
+/// The state of the loss reports between a QP and its peer (loss_reports.cpp).
 struct LossReports {
     enum class Peer : uint8_t {
-        unknown,  ///< it has not answered an inquiry
-        reports,  ///< it sends reports
-        refused,  ///< its reports contradicted what was sent; they are ignored until the QP is reset
+        unknown,  ///< the peer has not answered an inquiry
+        reports,  ///< the peer sends reports
+        refused,  ///< the peer's reports contradicted what was sent; they are ignored until the QP is reset
     };
     static constexpr uint8_t kMostInquiries = 3;
-    static constexpr uint8_t kMostAnswers = 8;  ///< an answer is not part of the QP's turns, so a flood of inquiries gets no more
+    static constexpr uint8_t kMostAnswers = 8;  ///< limit of `answers`, because answers are sent outside of the QP's turns
     // ---- requester
     Peer peer = Peer::unknown;
     uint8_t inquiries = 0;  ///< number of inquiries sent
@@ -174,15 +174,16 @@ struct LossReports {
     uint8_t answers = 0;  ///< number of inquiries that were answered
     bool wanted = false;  ///< the peer has inquired
     bool due = false;     ///< a report is to be sent
-    bool waits = false;   ///< the hole at `hole` may only be late
-    uint16_t serial = 0;  ///< of the last report sent
-    Psn frontier;         ///< holes before it count as lost and are reported
+    bool waits = false;   ///< the packets of `hole` may only be late
+    uint16_t serial = 0;  ///< serial number of the last report sent
+    Psn frontier;         ///< holes before this PSN count as lost and are reported
     Psn hole;             ///< the first hole behind the frontier
     Psn newest;           ///< newest PSN of the last report
-    Nanos since = 0;      ///< when `hole` was detected
+    Nanos since = 0;      ///< time when `hole` was detected
 };
 
-/// The reorder state of a QP. It exists from the QP's first frame out of order until the QP is reset, fails or is removed.
+/// The reorder state of a QP. It exists from the first frame out of order, or the first inquiry for loss reports, until the QP
+/// is reset, fails or is removed.
 struct Reorder {
     Timer timer;
     Backlog requests, responses;

@@ -1,7 +1,7 @@
 // Repairs a loss. The requester sends only the missing packet again, with an ACK request, and continues to send new packets. A
 // peer that keeps the packets behind a lost one acknowledges them all at once. A peer that discards them reports the very next
-// packet as missing; the requester then goes back N, at the cost of one round trip. No negotiation is needed, because a requester
-// may repeat any request that is not acknowledged (IBA 9.7.5.1.1).
+// packet as missing; the requester then goes back N, and does so at once for some later losses. No negotiation is needed,
+// because a requester may repeat any request that is not acknowledged (IBA 9.7.5.1.1).
 //
 // No response reveals the loss of a repaired packet or of the last packet of a burst. Therefore the requester sends the oldest
 // packet again after a few round trips without progress. Such a probe does not count as a retry.
@@ -30,7 +30,7 @@ void begin_repair(Context& ctx, Qp& qp, Cause cause, uint32_t psns) {
     Repair& r = rq.repair;
     const bool probes = r.cause == cause && r.begin == rq.window.acked();
     if (cause == Cause::nak && !probes) qp.repair_time.begin(ctx.now);
-    // If the last repair was answered, the packets sent before it have left the network. Only newer packets count as ahead.
+    // If the last repair was answered, the packets sent before it have left the network, so only newer packets count as ahead.
     if (r.cause == Cause::none || r.end.distance_from(rq.window.acked()) <= 0)
         r.ahead = uint16_t(std::min({psn_span(r.highest, rq.window.next()), rq.window.in_flight(), 0xffffu}));
     r.cause = cause;
@@ -69,7 +69,7 @@ bool can_repair(const Context& ctx, const Qp& qp) {
 void repair_request(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
     if (!can_repair(ctx, qp)) return go_back(ctx, qp);
-    // If nothing arrives behind a gap, no report comes. Several lost packets at the end of a burst are found as without reports.
+    // No report comes if nothing arrives behind a gap. Losses at the end of a burst are therefore repaired as without reports.
     if (uses_reports(ctx, qp) && reported_span(qp) != 0) return begin_repair(ctx, qp, Cause::reported, reported_span(qp));
     const uint32_t psns = std::max(whole_record(rq.queue, rq.window.acked()), 1u << rq.repair.creeps);
     begin_repair(ctx, qp, Cause::nak, psns);
@@ -94,7 +94,8 @@ void jumped(Repair& r) {
     r.trial = 0;
 }
 
-/// Returns true if a packet that arrives now can be a reply to the repair. An earlier packet was sent before the repair arrived.
+/// Returns true if a packet that arrives now can be a reply to the repair. A packet that arrives earlier was sent before the
+/// repair reached the peer.
 bool answers_repair(const Requester& rq, Nanos now) {
     return !rq.window.repair_due() && uint32_t(now) - rq.repair.sent_at >= rq.round_trip.shortest() / 4 * 3;
 }
@@ -105,7 +106,8 @@ namespace {
 
 Nanos patience(const Qp& qp) {
     const Requester& rq = qp.requester;
-    // While responses arrive, the peer is still answering. Only a pause shows that repeated requests or their answers are lost.
+    // While responses arrive, the peer is still answering, so only a pause shows that repeated requests or their answers are
+    // lost.
     if (qp.keeps_responses) return rq.round_trip.pause();
     if (rq.window.lost() != 0) return rq.round_trip.patience(rq.repair.ahead, rq.window.in_flight(), qp.repair_time.loaded());
     const bool begins = rq.congestion.policy != cc::Policy::fixed_window && qp.adaptation.samples < cc::State::kFewSamples;
@@ -154,7 +156,8 @@ void request_lost(Context& ctx, Qp& qp) {
     if (under_way || (known && !answers_repair(rq, ctx.now))) return;  // the repair of this packet is in progress
     cc::on_loss(rq.congestion, qp.adaptation, ctx.congestion, ctx.now, rq.round_trip.smoothed());
     if (!take_retry(ctx, qp, rq.retries_left, abi::WcStatus::retry_exc_err)) return;
-    // The last response to a repeated READ shows nothing about the requests behind that READ. This NAK does.
+    // The last response to a repeated READ shows nothing about the requests behind that READ, but this NAK shows that one is
+    // missing.
     if (awaits_proof(rq)) {
         crept(ctx, qp);
     } else {
@@ -192,8 +195,8 @@ void repaired(Context& ctx, Qp& qp) {
     Repair& r = rq.repair;
     const bool all = rq.window.acked().distance_from(r.highest) >= 0;
     const bool creeps = rq.window.acked() == r.end && !all;
-    // The responses to a READ are acknowledged one by one, even if the peer keeps packets. The next response, a NAK or an expired
-    // probe deadline will show whether it does.
+    // The responses to a READ are acknowledged one by one, even if the peer keeps packets. Only the next response, a NAK or an
+    // expired probe deadline will show whether the peer keeps packets.
     if (r.by_response && creeps && r.cause == Cause::nak) return;
     const Cause cause = std::exchange(r.cause, Cause::none);
     if (cause == Cause::nak) {
@@ -236,7 +239,8 @@ void probe(Context& ctx, Qp& qp) {
         begin_repair(ctx, qp, Cause::response, missing);
     } else {
         const uint32_t again = std::max(reports ? 0 : rq.window.lost(), whole_record(rq.queue, rq.window.acked()));
-        // After a repair with cause `response` nothing is kept any more, so nothing shows that the oldest request was executed.
+        // If the last cause was `response`, nothing shows any more that the oldest request was executed, because no response is
+        // kept. The new cause is therefore `probe`.
         begin_repair(ctx, qp, r.cause == Cause::nak ? Cause::nak : Cause::probe, again);
     }
     arm_probe(ctx, qp);

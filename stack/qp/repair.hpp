@@ -1,5 +1,5 @@
-// Measurements by which a requester repairs losses early and with few packets: round trips, and whether the peer keeps packets
-// behind a lost one. repair.cpp uses them.
+// Measurements by which a requester repairs losses early and with few packets (repair.cpp): round trips, and whether the peer
+// keeps packets behind a lost one.
 #pragma once
 
 #include <algorithm>
@@ -16,8 +16,8 @@ enum class RepeatMode : uint8_t {
     go_back_n,  ///< all packets from the missing one on are sent again
 };
 
-/// Measures round-trip times, in nanoseconds, one packet at a time. A packet that was sent twice is not measured (Karn's
-/// algorithm).
+/// Measures round-trip times, in nanoseconds, one packet at a time. If a round trip is known, a packet that was sent twice is
+/// not measured (Karn's algorithm).
 class RoundTrip {
 public:
     bool known() const { return smoothed_ != 0; }
@@ -77,14 +77,15 @@ private:
     bool timing_ = false;
 };
 
-/// The time until repaired packets are acknowledged, in nanoseconds. A QP that loses a packet of each window cannot measure round
-/// trips otherwise. If a packet was repaired more than once, the measured time is too long.
+/// The time until repaired packets are acknowledged, in nanoseconds. A QP that loses a packet of each window has no other
+/// measurement of the round trip. If a packet was repaired more than once, the measured time is too long.
 class RepairTime {
 public:
     /// Returns the time for a packet with a whole window before it in the network's queues, or 0 if not known.
     uint32_t loaded() const { return loaded_; }
     void begin(Nanos now) { began_ = uint32_t(now); }
-    /// A packet that was sent again has arrived, `sample` later at most. It had about a whole window before it.
+    /// Called when a report shows that a repeated packet has arrived. `sample` is the time since that packet was sent again,
+    /// ns. The packet had about a whole window before it in the network's queues.
     void take(uint32_t sample) {
         if (sample <= kLongest) loaded_ = loaded_ == 0 ? sample : loaded_ - loaded_ / 8 + sample / 8;
     }
@@ -105,10 +106,10 @@ private:
 struct Repair {
     enum class Cause : uint8_t {
         none,
-        nak,       ///< the peer reported the loss; its acknowledgement will show whether it keeps packets
+        nak,       ///< the peer reported the loss; the next acknowledgement will show whether the peer keeps packets
         probe,     ///< the peer does not respond; the packet or its ACK may be lost
         response,  ///< a response was lost; the repair shows nothing about the peer
-        reported,  ///< the peer's loss report tells which packets it lacks
+        reported,  ///< the peer's loss report shows which packets the peer lacks
     };
     Psn begin, end;  ///< the PSNs that were sent again
     Psn highest;     ///< one past the newest PSN that was outstanding when the repair began

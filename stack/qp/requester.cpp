@@ -126,10 +126,10 @@ void fill_headers(const Qp& qp, const abi::SendWqe& w, const SendRecord& r, Part
     }
 }
 
-/// Returns true if the packet must carry an ACK request. The peer responds to ACK requests once per burst, so they cost little.
-/// The last packet of each message, the last packet that the window permits and each packet of a narrow window request an ACK.
-/// Other packets request an ACK at intervals. If the window adapts to the network, an interval is at most a quarter of the
-/// window, so that the link does not become idle.
+/// Returns true if the packet must carry an ACK request. The last packet of each message, the last packet that the window
+/// permits and each packet of a narrow window request an ACK. Other packets request an ACK at intervals. If the window adapts
+/// to the network, an interval is at most a quarter of the window, so that the link does not become idle. ACK requests cost
+/// little, because a Rocinante answers all requests of a burst with one ACK.
 bool ask_for_ack(const Context& ctx, Requester& rq, bool last) {
     const uint32_t most = most_in_flight(ctx, rq);
     const bool narrow = most <= cc::kWindowAfterTimeout;
@@ -144,8 +144,8 @@ enum class Step : uint8_t { done, skipped, wait, fault };
 
 enum class AckRequest : uint8_t { no, yes, if_due };
 
-/// What is kept from one packet to the next within the QP's turn: the headers of the Middle packets of a message, and the first
-/// WQE whose message tx_messages does not contain.
+/// State that is kept from one packet to the next within the QP's turn: the headers of the Middle packets of a message, and the
+/// index of the first WQE that tx_messages does not contain yet.
 struct Middle {
     const SendRecord* message = nullptr;
     wire::RepeatedHeaders headers;
@@ -257,9 +257,9 @@ Step send_one(Context& ctx, Qp& qp, SendRecord& r, Middle& kept) {
     return Step::done;
 }
 
-/// Requests missing responses of one READ or atomic again. If no response is left to be requested, sends the request that a kept
-/// NAK names again. A part of a READ may be requested separately, because the peer has answered later packets and has therefore
-/// executed the READ. Otherwise the peer would treat the part as a new, shorter READ.
+/// Requests missing responses of one READ or atomic again. If no response is left to be requested, sends the request that a
+/// kept NAK names again. A part of a READ may be requested separately, because the peer has answered later packets and has
+/// therefore executed the READ. A peer that has not executed the READ would treat the part as a new, shorter READ.
 Step request_missing(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
     Missing& m = qp.reorder->missing;
@@ -281,7 +281,7 @@ Step request_missing(Context& ctx, Qp& qp) {
     if (step != Step::done) return step;
     m.request = m.request && !request;
     m.asked.add(hole, rq.window.highest_sent(), ctx.now);
-    // The named request comes last, and may lie before `from`.
+    // The named request is sent last and may lie before `from`, so nothing is left to be repaired after it.
     rq.window.repaired(request ? rq.window.repair_left()
                                : std::min(psn_span(from, hole.first + hole.length), rq.window.repair_left()));
     return step;
@@ -312,7 +312,7 @@ Step send_repair(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
     if (rq.repair.cause == Repair::Cause::reported) {
         if (uses_reports(ctx, qp)) return repeat_reported_one(ctx, qp);
-        rq.window.repaired(rq.window.repair_left());  // the report does not hold any more; the probe goes on
+        rq.window.repaired(rq.window.repair_left());  // reports are not used any more; the probe finds what is still lost
         return Step::skipped;
     }
     const bool answered = rq.repair.cause == Repair::Cause::response;
@@ -389,7 +389,8 @@ Step bind(Context& ctx, Qp& qp, const abi::SendWqe& w, SendRecord& r) {
     return Step::fault;
 }
 
-/// Executes binds and local invalidates in order, before any later request is sent (IBA 10.8.3.3).
+/// Executes a bind or a local invalidate. Local operations are executed in order, before any later request is sent (IBA
+/// 10.8.3.3).
 Step execute_local(Context& ctx, Qp& qp, SendRecord& r) {
     if (r.executed) return Step::done;
     const abi::SendWqe& w = wqe(r);

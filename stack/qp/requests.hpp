@@ -12,7 +12,7 @@ struct Placed {
     RequestFault fault = RequestFault::none;
     Placing later = Placing::refused;
 };
-/// Executes the actions in the row of the fault (responder.cpp): NAK, completion, event.
+/// Executes the actions in the row of the fault (responder.cpp): NAK, completion and event.
 void fault(Context& ctx, Qp& qp, RequestFault f);
 
 /// Memory that a request may access during the lifetime of this object.

@@ -1,5 +1,5 @@
-// Sends the packets of the responder: READ responses, atomic responses, then the ACK or NAK. All are sent in PSN order, so no ACK
-// overtakes a response (IBA 9.7.5.1.2). One ACK covers all requests of a burst.
+// Sends the packets of the responder: READ responses and atomic responses, then the ACK or NAK, then a loss report. Responses,
+// ACKs and NAKs are sent in PSN order, so no ACK overtakes a response (IBA 9.7.5.1.2). One ACK covers all requests of a burst.
 #include <cstring>
 
 #include "mem/memory_region.hpp"
@@ -16,7 +16,8 @@ uint8_t ack_syndrome(Qp& qp) {
     return make_syndrome(AethKind::ack, credits);
 }
 
-/// The result for a packet. `lost`: the memory of its payload cannot be read. `waits`: its payload is being fetched.
+/// The result for a packet. `no_room`: the port accepts no frame. `lost`: the memory of the packet's payload cannot be read.
+/// `waits`: the payload is being fetched.
 enum class Sent : uint8_t { yes, no_room, lost, waits };
 
 /// Adds payload and ICRC behind the headers. Returns the frame's length, or 0 if the memory cannot be read.
@@ -87,9 +88,9 @@ const mem::MemoryRegion* still_there(Context& ctx, const Qp& qp, const Responder
     return f == mem::Fault::ok ? region : nullptr;
 }
 
-/// Called if a response cannot be sent. Schedules a NAK (remote access error) with the PSN of the response, as if that PSN were
-/// the expected one. A replay is only dropped, because the requester may have all responses already; otherwise the requester
-/// repeats the request.
+/// Called if a response cannot be sent. If the job answers a duplicate, drops only this job, because the requester may have all
+/// responses already; a requester that lacks responses repeats its request. For any other job, schedules a NAK (remote access
+/// error) with the PSN of the response, as if that PSN were the expected one.
 void abandon(Context& ctx, Qp& qp, const ResponderJob& job) {
     Responder& rs = qp.responder;
     count(ctx, qp, RequestFault::read_memory_gone);

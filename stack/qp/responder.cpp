@@ -1,5 +1,6 @@
 // The responder processes one request packet at a time. It performs the checks of IBA 9.7.4.1 in their order (PSN, opcode
-// sequence, allowed opcode, resources, length, R_Key) and then executes the request. Each fault has a row in kFaults.
+// sequence, allowed opcode, resources, length and R_Key) and then executes the request. kFaults has a row for each fault that
+// fault() handles.
 #include <cstring>
 #include <optional>
 
@@ -20,7 +21,7 @@ struct FaultRow {
     NakCode nak;
     WcStatus recv_status;
     std::optional<AsyncEvent> event;
-    bool own = false;     ///< local fault (class E): ends a UC QP too. On UC, any other fault (class D) only drops the packet
+    bool own = false;     ///< local fault (class E): ends a UC QP too. On UC, any other fault (class D) only drops the message
     bool silent = false;  ///< the responder sends no NAK (class J), so the peer fails when its retries are exhausted
 };
 constexpr FaultRow kFaults[] = {
@@ -31,7 +32,7 @@ constexpr FaultRow kFaults[] = {
     {NakCode::invalid_request, WcStatus::rem_inv_req_err, AsyncEvent::qp_req_err},  // bad_length
     {NakCode::invalid_request, WcStatus::loc_len_err,
      AsyncEvent::qp_req_err},  // message_too_long: longer than the receive buffer
-    {NakCode::remote_access, WcStatus::loc_access_err, AsyncEvent::qp_access_err},  // access (recv_status: WRITE with immediate)
+    {NakCode::remote_access, WcStatus::loc_access_err, AsyncEvent::qp_access_err},  // access; recv_status of WRITE with immediate
     {NakCode::remote_operational, WcStatus::loc_prot_err, AsyncEvent::qp_fatal, true},   // recv_protection
     {NakCode::remote_operational, WcStatus::loc_qp_op_err, AsyncEvent::qp_fatal, true},  // malformed_recv
     {NakCode::remote_operational, WcStatus::loc_access_err, AsyncEvent::qp_fatal},       // unreachable: the memory is gone

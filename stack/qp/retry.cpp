@@ -1,12 +1,13 @@
-// Timers and go-back-N: the local ACK timeout, the wait after an RNR NAK, and the roll-back (IBA 9.9.2).
+// Timers and go-back-N: the local ACK timeout, the calls for the other deadlines of a QP, and the roll-back (IBA 9.9.2).
 #include "qp/reorder.hpp"
 #include "qp/roles.hpp"
 
 namespace roci::qp {
 namespace {
 
-/// The timeout T of the program is a minimum; a requester may wait up to 4 T (IBA 9.9.2.1.1). Consecutive timeouts may mean that
-/// the peer is overloaded. Each of them therefore doubles the timeout, so that the retries are not exhausted too soon.
+/// The timeout T of the program is a minimum; a requester may wait up to 4 T (IBA 9.9.2.1.1). Consecutive timeouts may mean
+/// that the peer is overloaded. Therefore each of the first two doubles the timeout, so that the retries are not exhausted too
+/// soon.
 constexpr uint8_t kMostTimeoutDoublings = 2;
 
 Nanos patience(const Qp& qp) { return qp.requester.ack_timeout << qp.requester.timeouts_in_a_row; }

@@ -13,8 +13,8 @@ namespace roci::qp {
 void forget_unexpected(TagSrq& t);
 /// Drops the current message and the outstanding rendezvous. Called when the QP is reset or removed.
 void forget_tagged(Qp& qp);
-/// Called for a doorbell. Executes list operations that the client has posted. Returns true if operations remain; the caller then
-/// calls again.
+/// Called for a doorbell. Executes list operations that the client has posted. Returns true if operations may remain; the
+/// caller then calls again.
 bool take_tag_operations(Context& ctx, Srq& srq);
 
 // ---- rendezvous.cpp: READ and FIN, by the QP's own requester
@@ -43,9 +43,9 @@ void implied_nak(Context& ctx, Qp& qp);
 // ---- retry.cpp: timers and retransmission from the oldest packet on
 /// Goes back to the oldest unacknowledged packet: all packets from there on are sent again.
 void roll_back(Context& ctx, Qp& qp);
-/// Restarts the local ACK timer after progress, or stops it if nothing is outstanding.
+/// Restarts the local ACK timer and the deadline of the probe. Stops both if nothing is outstanding.
 void restart_ack_timer(Context& ctx, Qp& qp);
-/// Restarts the local ACK timer although there was no progress. The deadline of the probe stays the same.
+/// Like restart_ack_timer(), but does not change the deadline of the probe.
 void extend_ack_timer(Context& ctx, Qp& qp);
 // ---- repair.cpp: retransmission of lost packets only
 /// Called when the peer reports the oldest unacknowledged packet as missing.
@@ -55,7 +55,7 @@ void response_lost(Context& ctx, Qp& qp);
 /// Called when the peer reports request `psn` as missing while responses to earlier requests are missing. If the peer keeps
 /// packets behind a lost one, sends the request again now.
 void later_request_lost(Context& ctx, Qp& qp, Psn psn);
-/// Called for a loss report. Sends again what the peer lacks and what is not under way.
+/// Called for a loss report. Begins to send again what the peer lacks and what is not under way.
 void repeat_reported(Context& ctx, Qp& qp);
 /// Called after an acknowledgement. Determines what the acknowledgement shows about the repair. Returns the measured round trip
 /// in ns, or 0 if none was measured.
@@ -93,7 +93,8 @@ void receive_datagram(Context& ctx, Qp& qp, const wire::Packet& packet);
 void finish_datagram(Context& ctx, Qp& qp, const wire::Packet& packet, bool good);
 
 // ---- respond.cpp: READ responses, atomic responses, ACKs and NAKs
-/// Sends due responses in PSN order, up to `quantum` packets. Returns the number sent.
+/// Sends due responses in PSN order, then a due ACK or NAK, then a due loss report, up to `quantum` packets. Returns the number
+/// sent.
 uint32_t send_responses(Context& ctx, Qp& qp, uint32_t quantum);
 bool has_responses(const Qp& qp);
 /// Sends a congestion notification packet to the peer (RoCEv2 annex A17.9.3). Returns false if the port accepts no frame; the

@@ -75,7 +75,7 @@ public:
     RunQueue(const RunQueue&) = delete;
 
     /// Adds a share to a user. Both are small numbers. A share's number is used again after close(), a user's number after
-    /// leave(). `rate` limits what the user sends; nullptr: no limit.
+    /// leave(). `rate` limits what the user sends; nullptr means that there is no limit.
     void open(uint16_t share, uint16_t user, UserRate* rate = nullptr) {
         if (user >= users_.size()) users_.resize(user + 1u);
         if (users_[user] == nullptr) users_[user] = std::make_unique<User>();
@@ -88,7 +88,7 @@ public:
     }
     /// Removes a share that has no QP on the list.
     void close(uint16_t share) { sessions_[share].reset(); }
-    /// Called for a user without shares.
+    /// Forgets the rate of a user who has no shares any more, and no longer parks the user.
     void leave(uint16_t user) {
         std::erase(parked_, users_[user].get());
         users_[user]->resumes = 0;
@@ -218,7 +218,7 @@ private:
     }
 
     std::vector<std::unique_ptr<Session>> sessions_;  ///< indexed by share
-    std::vector<std::unique_ptr<User>> users_;        ///< never removed; as many as existed at the same time
+    std::vector<std::unique_ptr<User>> users_;        ///< by user; never removed, because numbers are used again
     Rotation<User> active_;                           ///< users that have QPs on the list and are not parked
     std::vector<User*> parked_;
     bool limits_ = false;

@@ -1,5 +1,5 @@
 // The work requests of a requester that were fetched and are not complete, and the cursor at the next packet to send. Only
-// SendQueue writes them.
+// SendQueue adds and removes records and moves the cursor.
 #pragma once
 
 #include <cassert>
@@ -110,7 +110,7 @@ public:
     }
     /// Returns true if records at the cursor were completed, so the cursor is before the oldest record.
     bool behind() const { return int32_t(cursor_ - tail_) < 0; }
-    /// Moves the cursor back to the oldest unacknowledged PSN.
+    /// Moves the cursor to `acked`, the oldest unacknowledged PSN.
     void rewind(Psn acked) {
         cursor_ = tail_;
         current_ = oldest_;

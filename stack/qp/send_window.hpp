@@ -17,8 +17,8 @@ class SendWindow {
 public:
     /// Limit of allocated PSNs. Outstanding PSNs must not exceed half of the PSN space (IBA 9.7.2).
     static constexpr uint32_t kMaxAllocated = 1u << 22;
-    /// Limit including one more work request of any length, because has_room() ignores the length of the next request. The
-    /// longest request has 2^31 bytes in packets of 256 bytes.
+    /// Limit including one more work request of any length, because kMaxAllocated is checked before the length of the next
+    /// request is known. The longest request has 2^31 bytes in packets of 256 bytes.
     static constexpr uint32_t kMaxSpan = kMaxAllocated + (1u << 23);
 
     Psn acked() const { return acked_; }                ///< oldest PSN that is not acknowledged

@@ -242,7 +242,7 @@ void keep_behind(Context& ctx, Qp& qp, SlowRole role, const wire::Packet& p) {
 
 namespace {
 
-/// Looks up the range in the fetched bytes. Returns false if a new fetch is needed, otherwise sets `out`.
+/// Looks up the range in the fetched bytes. Returns false if a new fetch is needed. Otherwise sets `out` and returns true.
 bool look_up(Context& ctx, SlowJob*& stage, uint64_t message, uint64_t offset, uint32_t length, Staged& out) {
     if (stage == nullptr) return false;
     out.result = Staged::Result::waits;

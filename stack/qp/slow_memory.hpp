@@ -1,8 +1,8 @@
 // Access of a QP to slow memory, which only a worker may access (mem/slow_memory.hpp). A packet that needs slow memory waits, and
 // the QP's later packets in the same direction wait behind it. The QP therefore executes one request and one response at a time.
 //
-// An incoming packet is kept with its frame and takes effect when its bytes are in place. Packets behind it are kept too. If a
-// packet cannot be kept, it is dropped as if the network had lost it. For outgoing packets, the payload of several packets is
+// An incoming packet is kept with its frame and takes effect when its bytes are in place. Packets behind it are kept, too. A
+// packet that cannot be kept is dropped as if the network had lost it. For outgoing packets, the payload of several packets is
 // fetched at once.
 #pragma once
 
@@ -18,7 +18,7 @@ namespace roci::qp {
 struct Context;
 class SgeList;
 
-/// The purpose of a request.
+/// The purpose of a request for slow memory.
 enum class SlowRole : uint8_t {
     request,   ///< an incoming request: its payload is stored, or an atomic is executed
     response,  ///< an incoming response: its payload is stored
@@ -45,7 +45,7 @@ struct alignas(64) SlowJob : mem::SlowRequest {
 
 /// The waiting packets of one role, request or response.
 struct SlowQueue {
-    static constexpr uint32_t kMost = 256;  ///< limit of packets
+    static constexpr uint32_t kMost = 256;  ///< limit of `count`
     SlowJob* now = nullptr;                 ///< the packet whose memory access is in progress
     SlowJob *first = nullptr, *last = nullptr;
     uint32_t count = 0;  ///< number of packets behind `now`
@@ -143,7 +143,7 @@ inline bool answer_waits(const Qp& qp) { return qp.slow != nullptr && qp.slow->a
 bool collect_slow(Context& ctx);
 /// Returns true if the flush must wait, because it would return buffers to the program that a worker may still write.
 bool flush_waits(const Qp& qp);
-/// Drops the packets that wait behind another packet, and the payload that was fetched.
+/// Drops the packets that wait behind another packet, and the payload that was fetched for outgoing packets.
 void forget_slow(Context& ctx, Qp& qp);
 /// Called before the QP is reset or removed. Prevents new requests. Returns false while a worker may still access memory for an
 /// incoming packet; the caller then tries again.

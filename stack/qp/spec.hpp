@@ -88,7 +88,7 @@ enum class Refusal : uint8_t {
 struct Decision {
     State from = State::reset, to = State::reset;
     Refusal refusal = Refusal::none;
-    uint32_t named = 0;  ///< missing, forbidden: the attributes; no_such_state, another_state: the state in the request
+    uint32_t named = 0;  ///< for missing and forbidden, the attributes; for no_such_state and another_state, the requested state
     Nanos at = 0;        ///< time of the decision, by the engine's clock
 };
 
@@ -100,7 +100,7 @@ struct Snapshot {
     Psn send_psn, unacked_psn, expected_psn;
     uint32_t send_queued = 0, recv_posted = 0;
     RepeatMode repeat = RepeatMode::unknown;
-    bool reports = false;     ///< the peer's loss reports are used
+    bool reports = false;     ///< the peer sends loss reports, and none has contradicted what was sent
     uint32_t round_trip = 0;  ///< smoothed round trip, ns; 0 if not measured yet
     uint32_t probes = 0;      ///< number of probes sent because no ACK arrived for a few round trips
     cc::Policy policy = cc::Policy::fixed_window;

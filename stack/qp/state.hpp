@@ -27,7 +27,8 @@ namespace roci::qp {
 struct Reorder;    // reorder_pool.hpp
 struct SlowState;  // slow_memory.hpp
 
-/// Requester and completer. The first two cache lines contain the fields that every message needs.
+/// Requester and completer. The first two cache lines contain the queue, the window and the deadlines; the third contains
+/// congestion control and repair.
 struct Requester {
     [[no_unique_address]] SendQueue queue;  // its padding holds the next fields
     bool credits_valid = false;             ///< the peer sends credits
@@ -54,7 +55,7 @@ struct alignas(64) Srq {
     const SrqSpec spec;
     rings::RqView rq;  ///< resize_srq may replace the ring
     rings::RqCursor cursor;
-    uint32_t limit = 0;            ///< 0: not armed
+    uint32_t limit = 0;            ///< limit for SRQ_LIMIT_REACHED; 0: not armed
     std::unique_ptr<TagSrq> tags;  ///< set for tag matching, otherwise nullptr
 };
 
@@ -176,7 +177,7 @@ struct alignas(64) Qp {
     State state = State::reset;
     bool has_work = false;  ///< the requester may have requests to send, or the client may post requests without a doorbell
     bool sqd_pending : 1 = false;     ///< in SQD: the SQ_DRAINED event was not raised yet
-    bool notify_drained : 1 = false;  ///< raise the SQ_DRAINED event, because the client asked for it
+    bool notify_drained : 1 = false;  ///< the client asked for the SQ_DRAINED event
     bool established : 1 = false;
     uint8_t linger = 0;
     uint16_t share = 0;  ///< number of the session's share in the run queues
@@ -188,17 +189,17 @@ struct alignas(64) Qp {
     uint32_t access = 0;           ///< enum ibv_access_flags that remote requests may use
     uint32_t qkey = 0;             ///< only for UD
     bool keeps_requests = false;   ///< the reorder buffer holds requests
-    bool keeps_responses = false;  ///< the reorder buffer holds responses
+    bool keeps_responses = false;  ///< the reorder buffer holds responses, an ACK or a NAK
     bool waits_requests = false;   ///< a request waits for slow memory, and all requests behind it wait too
     bool waits_responses = false;  ///< a response waits for slow memory, and all responses behind it wait too
     Turn asking;                   ///< place in the list of requesters with work
     Turn answering;                ///< place in the list of responders with work
     wire::PathTemplate path;
     Counters counters;
-    Timer timer;  ///< the QP's only timer, set to the earliest of its deadlines
+    Timer timer;  ///< set to the earliest of requester.deadlines; for the reorder buffer see Reorder::timer
     alignas(64) Requester requester;
     std::unique_ptr<TagQp> tags;       ///< set if the QP's SRQ matches tags, otherwise nullptr
-    Reorder* reorder = nullptr;        ///< allocated when the first frame arrives out of order
+    Reorder* reorder = nullptr;        ///< allocated for the first frame out of order or inquiry for loss reports
     std::unique_ptr<Journal> journal;  ///< allocated when the first unusual event occurs
     cc::State adaptation;              ///< state of the congestion control policy in requester.congestion
     SlowState* slow = nullptr;         ///< allocated when the QP first uses slow memory
@@ -207,8 +208,8 @@ struct alignas(64) Qp {
 };
 static_assert(offsetof(Qp, state) == 128 && offsetof(Qp, path) == 192 && sizeof(Qp) == 896);
 
-/// Returns true if the QP's SRQ matches tags. Tests `srq` first, because a receiver has loaded that cache line already; `tags` is
-/// in a cache line of the requester.
+/// Returns true if the QP's SRQ matches tags. Tests `srq` first, because a receiver has loaded the cache line of `srq` already,
+/// but not that of `tags`.
 inline bool matches_tags(const Qp& qp) { return qp.spec.srq != nullptr && qp.tags != nullptr; }
 
 // The functions below prefetch cache lines of a QP that will have its turn soon. The lines of prefetch_basics() show which other

@@ -23,7 +23,7 @@ struct TagSpec {
     uint32_t slot = 0;  ///< number of the doorbell bit
 };
 
-/// The values of enum ibv_tmh_op. Messages with other values are treated as untagged.
+/// The values of enum ibv_tmh_op. Messages with a value other than `rendezvous` and `eager` are treated as untagged.
 enum class TmOperation : uint8_t { no_tag = 0, rendezvous = 1, fin = 2, eager = 3 };
 inline constexpr uint32_t kTmhBytes = 16, kRvhBytes = 16, kRndvBytes = kTmhBytes + kRvhBytes;
 /// Longest rendezvous request, bytes. Such a request fits into one packet at every path MTU.
@@ -71,7 +71,7 @@ struct alignas(64) TagSrq {
     TagList list;
     uint32_t taken = 0;       ///< number of operations taken from the client's ring
     uint32_t returned = 0;    ///< number of handles returned to the client
-    uint32_t unexpected = 0;  ///< number of messages that matched no entry
+    uint32_t unexpected = 0;  ///< number of messages that matched no entry, without those that failed
     uint32_t handled = 0;     ///< number of these messages that the client has handled
     bool broken = false;      ///< the indices of the client's ring are invalid; the engine takes no more operations
     uint32_t unreported = 0;  ///< number of messages that wait for slow memory, so their completions are not written yet

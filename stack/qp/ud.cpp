@@ -1,4 +1,4 @@
-// Unreliable datagrams: addresses of outgoing datagrams, checks of incoming ones (IBA 9.8.3, 10.2.5, 11.4.2.1).
+// Unreliable datagrams: addresses of outgoing datagrams and checks of incoming ones (IBA 9.8.3, 10.2.5, 11.4.2.1).
 #include "qp/roles.hpp"
 
 namespace roci::qp {

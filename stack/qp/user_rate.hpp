@@ -17,8 +17,8 @@ public:
     /// The limits are per second; 0: no limit.
     UserRate(uint64_t bytes, uint64_t packets) : bytes_{bytes}, packets_{packets} {}
 
-    /// Counts what a turn has sent. Returns the time before which the user must not send; `now` or an earlier time if the user
-    /// may go on.
+    /// Counts what a turn has sent. Returns the time before which the user must not send; the user may go on if this time is
+    /// not after `now`.
     Nanos charge(Nanos now, uint64_t packets, uint64_t bytes) {
         bytes_.charge(now, bytes);
         packets_.charge(now, packets);
@@ -29,12 +29,13 @@ public:
     void count_wait() { waits_.fetch_add(1, std::memory_order_relaxed); }
     /// Returns how often the user has lost its turns in an engine for some time.
     uint64_t waits() const { return waits_.load(std::memory_order_relaxed); }
-    /// Return what the user has sent per second, measured for about a second. 0 if there is no such limit.
+    /// Return what the user has sent per second, measured over about a second. Return 0 if there is no such limit, or no
+    /// measurement within the last two seconds.
     uint64_t bytes_per_second(Nanos now) const { return bytes_.per_second(now); }
     uint64_t packets_per_second(Nanos now) const { return packets_.per_second(now); }
 
 private:
-    /// What a user saves up while it sends less than permitted.
+    /// kBurst is the unused time that a user may save up for later, ns.
     static constexpr Nanos kBurst = 1'000'000, kSecond = 1'000'000'000;
     /// Times are in sixteenths of a nanosecond, because a short packet takes few nanoseconds at a high rate.
     static constexpr unsigned kShift = 4;

@@ -59,7 +59,7 @@ inline bool arm_doorbell(Qp& qp) {
     return with_source(qp, [&](auto source) { return source.arm_doorbell(qp); });
 }
 bool recheck_doorbell(Qp& qp);
-/// Tells the source that work request `r` is complete.
+/// Reports to the source that work request `r` is complete.
 inline void report(Context& ctx, Qp& qp, const SendRecord& r, abi::WcStatus status, abi::Reason reason) {
     with_source(qp, [&](auto source) { source.report(ctx, qp, r, status, reason); });
 }

@@ -18,18 +18,18 @@ struct PathSpec {
     uint8_t traffic_class = 0;  ///< DSCP and ECN
     uint8_t hop_limit = 64;
     uint32_t flow_label = 0;
-    uint16_t udp_source = 0xc000;  ///< 0xc000..0xffff, one per flow (A17.4.6)
+    uint16_t udp_source = 0xc000;  ///< 0xc000..0xffff, one per flow (A17.4.6); 4791 on a port that is a UDP socket
     uint16_t vlan = 0;             ///< tag control information (802.1Q), 0 if untagged
     bool port_sums = false;        ///< the port fills in the checksums of IPv4 headers
 };
 
 /// The headers before the BTH, ready to be copied. Each frame gets its own lengths and IPv4 checksum.
 struct PathTemplate {
-    uint8_t length = 0;  ///< 0 if there is no path yet
+    uint8_t length = 0;  ///< 0 if there is no path
     uint8_t l3_offset = 0;
     bool ipv6 = false;
     uint8_t checksum_offset = 0;    ///< l3_offset if the port fills in the IPv4 header checksum (io::TxFrame), else 0
-    uint32_t ipv4_partial_sum = 0;  ///< checksum of the IPv4 header without the total length
+    uint32_t ipv4_partial_sum = 0;  ///< sum of the IPv4 header's 16-bit words without the total length
     uint8_t bytes[kEthLength + kVlanLength + kIpv6Length + kUdpLength];
 };
 /// Returns the template. Its length is 0 if exactly one of the GIDs is IPv4-mapped, because no such path exists.

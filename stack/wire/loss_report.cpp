@@ -12,7 +12,7 @@ constexpr uint8_t kVersion = 1;
 constexpr uint32_t kBitmapAt = 20;
 static_assert(LossReport::kBytes == kBitmapAt + LossReport::kMost / 8);
 
-/// The first PSN of a report is missing, and the newest PSN that arrived is not before the reported part.
+/// Returns true if the first PSN of the report is missing, and the report covers no PSN after the newest one that arrived.
 bool consistent(const LossReport& r) {
     if (r.kind == ReportKind::inquiry) return true;
     const int32_t end = (r.newest + 1).distance_from(r.base);

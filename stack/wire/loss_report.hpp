@@ -1,8 +1,8 @@
-// Loss reports: a requester asks its peer for them by an inquiry, and the peer then reports which packets arrived behind a gap.
-// Only Rocinante knows them. Any other receiver drops them silently for two reasons: the opcode is one of the manufacturer's,
-// which belongs to no transport service (IBA 9.2.1), and the transport version is not 0 (IBA 9.2.2). The opcode alone is not
-// sufficient: Soft-RoCE (Linux) does not check it and takes a packet with an unknown opcode for a response. It drops all packets
-// with another version.
+// Loss reports: a requester asks its peer for reports by an inquiry, and the peer then reports which packets arrived behind a
+// gap. Only Rocinante knows reports and inquiries. Any other receiver drops them silently for two reasons: the opcode is
+// reserved for manufacturers and belongs to no transport service (IBA 9.2.1), and the transport version is not 0 (IBA 9.2.2).
+// The opcode alone is not sufficient, because Soft-RoCE (Linux) takes a packet with an unknown opcode for a response. But
+// Soft-RoCE drops all packets whose version is not 0.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@ namespace roci::wire {
 
 enum class ReportKind : uint8_t { inquiry = 0, report = 1 };
 
-/// The payload of a loss report in host byte order. An inquiry uses only the kind.
+/// The payload of a loss report or an inquiry, in host byte order. Of an inquiry, the receiver uses only the kind.
 struct LossReport {
     static constexpr uint32_t kMost = 256;  ///< PSNs that a report covers at most
     static constexpr uint32_t kBytes = 20 + kMost / 8;
@@ -33,7 +33,8 @@ struct LossReport {
 
 /// Writes kBytes bytes.
 void write_loss_report(uint8_t* out, const LossReport& report);
-/// Returns false if the bytes are no loss report of a known version, or if its fields contradict each other.
+/// Sets `out` to the report. Returns false if the bytes are no loss report of a known version, or if the report contradicts
+/// itself.
 bool read_loss_report(const uint8_t* bytes, uint32_t length, LossReport& out);
 
 }  // namespace roci::wire

@@ -45,7 +45,8 @@ constexpr Operation operation_of(uint8_t opcode) { return Operation(opcode & 0x1
 inline constexpr uint8_t kCnpOpcode = 0x81;
 /// Loss reports of Rocinante (loss_report.hpp). The opcodes 0xc0 to 0xff are reserved for manufacturers (IBA 9.2.1, table 38).
 inline constexpr uint8_t kLossReportOpcode = 0xc0;
-/// The transport version (TVer) of loss reports. All other packets have version 0. Receivers drop other versions silently
+/// The transport version (TVer) of loss reports. All other packets have version 0. Loss reports have this version so that every
+/// receiver except Rocinante drops them silently, because a receiver must drop packets with a version that it does not support
 /// (IBA 9.2.2).
 inline constexpr uint8_t kLossReportVersion = 0xf;
 

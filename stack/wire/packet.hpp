@@ -18,7 +18,7 @@ inline constexpr uint32_t kCnpReserved = 16;  ///< zero bytes after the BTH of a
 inline constexpr uint16_t kEtherIpv4 = 0x0800, kEtherIpv6 = 0x86dd, kEtherVlan = 0x8100;
 inline constexpr uint8_t kProtocolUdp = 17;
 /// Upper bound of the headers and trailer around a payload, in bytes: Ethernet, VLAN, IPv6, UDP, BTH, XRCETH, AtomicETH (the
-/// longest extended header), ImmDt, pad, ICRC.
+/// longest extended header), ImmDt, pad and ICRC.
 inline constexpr uint32_t kMaxOverhead =
     kEthLength + kVlanLength + kIpv6Length + kUdpLength + kBthLength + 4 + 28 + 4 + 3 + kIcrcLength;
 inline constexpr uint32_t kMaxFrame = 4096 + kMaxOverhead;

@@ -1,4 +1,4 @@
-// CRC-32 by the CRC32 instructions of ARMv8, eight bytes per step. For processors without PMULL.
+// CRC-32 by the CRC32 instructions of ARMv8, eight bytes per step, for processors without PMULL.
 #include "wire/crc/kernel.hpp"
 
 #if defined(__aarch64__)

@@ -1,5 +1,5 @@
-// Chooses the first kernel in order of preference that the processor supports and that passes its self-test, or the kernel that
-// ROCI_CRC names.
+// If ROCI_CRC names a usable kernel, chooses this kernel. Otherwise chooses the first kernel, in order of preference, that the
+// processor supports and that passes its self-test.
 #include <algorithm>
 #include <array>
 #include <cstdlib>

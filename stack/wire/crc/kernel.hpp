@@ -55,8 +55,8 @@ struct Choice {
     const Kernel* failed = nullptr;  ///< the first kernel that this processor supports and that failed its self-test
     bool unknown_name = false;       ///< `wanted` names no kernel, or a kernel that is unsupported or failed its self-test
 };
-/// Chooses the kernel `wanted` if that kernel is supported and passes its self-test. Otherwise chooses the first kernel of `from`
-/// that does.
+/// Chooses the kernel `wanted` if that kernel is supported and passes its self-test. Otherwise chooses the first kernel of
+/// `from` that is supported and passes its self-test.
 Choice choose(std::span<const Kernel* const> from, std::string_view wanted);
 
 /// Returns the choice from kernels() by the environment variable ROCI_CRC. The choice is made once, before main().
