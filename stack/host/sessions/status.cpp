@@ -1,5 +1,5 @@
-// The JSON text of `roci status`. Its top level has rocinante, devices, engines, sessions, limits. For root and the user of
-// rocid, it also has totals, rdma_cm, neighbours, host. Programs read this text, so fields may be added but not renamed.
+// The JSON text of `roci status`. Its top level has rocinante, devices, engines, sessions and limits. For root and the user of
+// rocid, it also has totals, rdma_cm, neighbours and host. Programs read this text, so fields may be added but not renamed.
 #include <algorithm>
 #include <deque>
 #include <map>
