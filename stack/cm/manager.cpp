@@ -11,9 +11,9 @@ namespace roci::cm {
 namespace {
 
 /// A message is first repeated after 1/2^kEarlyShift of the response time. The pauses then grow by half up to the full response
-/// time. So a few lost messages cost little time, and a slow peer is not flooded. There are at most max_retries repetitions (IBA
-/// 12.7.27). The manager gives up max_retries + 1 full response times after the first transmission; in case of a DREQ, when it
-/// has waited for a reply to the last repetition.
+/// time. So a few lost messages cost little time, and a slow peer does not get many repetitions. There are at most max_retries
+/// repetitions (IBA 12.7.27). For a DREQ, the manager gives up one pause after the last repetition. For any other message, it
+/// gives up max_retries + 1 full response times after the first transmission.
 constexpr unsigned kEarlyShift = 5;
 
 template <size_t N>

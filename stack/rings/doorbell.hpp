@@ -16,7 +16,8 @@ inline bool doorbell_pending(abi::DoorbellPage& page) {
     return false;
 }
 
-/// Returns true if a client has announced a doorbell. Every round of an engine looks, and most find none.
+/// Returns true if a client has announced a doorbell. The check must be fast, because every round of an engine makes it and most
+/// rounds find none.
 inline bool any_doorbell(abi::DoorbellPage& page) {
     uint64_t any = 0;
 #pragma GCC unroll 16
@@ -27,8 +28,8 @@ inline bool any_doorbell(abi::DoorbellPage& page) {
 /// Clears the doorbells that are set and calls visit(slot) for each. Returns the number of doorbells plus the number of empty
 /// words that a client announced. The scan begins with word `from` of the page and ends after the word with doorbell number
 /// `most`. The remaining doorbells stay set, and `from` becomes the start of the next call. The function clears the summary
-/// before the words, and a client sets the word before the summary. A bit that is set meanwhile is therefore either collected
-/// now, or its summary bit remains set for the next call. kDoorbellSlots bounds the work, whatever a client writes.
+/// before the words, and a client sets the word before the summary. A doorbell that is set meanwhile is therefore collected now,
+/// or its summary bit remains set for the next call. kDoorbellSlots bounds the work, whatever a client writes.
 template <class Visit>
 uint32_t collect_doorbells(abi::DoorbellPage& page, uint32_t& from, uint32_t most, Visit visit) {
     if (!any_doorbell(page)) return 0;
