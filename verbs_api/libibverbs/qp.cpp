@@ -98,7 +98,7 @@ void fill_public(Qp& qp, ibv_context* context, const ibv_qp_init_attr_ex& a, con
     pthread_cond_init(&p.cond, nullptr);
 }
 
-/// Creates the QP. On success a.cap has the granted capabilities.
+/// Creates the QP and sets a.cap to the granted capabilities.
 ibv_qp* create(ibv_context* context, ibv_qp_init_attr_ex& a) {
     if (const int err = check(context, a); err != 0) return fail<ibv_qp>(err);
     Context& c = *Context::from(context);

@@ -223,7 +223,7 @@ private:
             const uint64_t moved =
                 move_pages({to.address, to.length, vma.protection(), vma.shared, to.file->fd.get(), to.offset}, *freezer);
             if (moved < to.length) room->uffd.drop();  // closing the descriptor unfreezes the remaining pages
-            // Only a shared mapping is tried with the next method. If userfaultfd refuses private memory, the program may have
+            // A private mapping is not tried with the next method: if userfaultfd refuses private memory, the program may have
             // registered its own userfaultfd there.
             if (moved > 0 || !vma.shared) return moved;
         }

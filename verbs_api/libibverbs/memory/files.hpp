@@ -41,7 +41,7 @@ struct File {
     uint64_t length;
     bool writable;
     uint64_t tokens = 0;
-    uint64_t released = 0;               ///< number of the last unpin() of this file, counted over all files
+    uint64_t released = 0;               ///< sequence number, among the releases of all files, of this file's last release
     uint64_t pages = 0;                  ///< adopted pages, including unmapped ones that are not collected yet
     bool mapped = false;                 ///< result of collect()'s scan
     std::vector<Slot> slots;             ///< pool files only
