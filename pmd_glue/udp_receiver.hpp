@@ -22,7 +22,7 @@ namespace roci::pmd {
 struct UdpReceiveCounters {
     std::atomic<uint64_t> calls{0};         ///< system calls that returned something
     std::atomic<uint64_t> split{0};         ///< frames that were copied because they did not arrive in a slot of their own
-    std::atomic<uint64_t> too_large{0};     ///< dropped frames of wrong length, or beyond the capacity of `pending_`; truncated datagrams
+    std::atomic<uint64_t> too_large{0};     ///< frames of wrong length, frames beyond a full `pending_`, and truncated datagrams
     std::atomic<uint64_t> unconfirmed{0};   ///< frames refused because the identification that fits their ICRC was implausible
     std::atomic<uint64_t> port_changed{0};  ///< frames refused because a NAT changed their source port, which the ICRC covers
 };
