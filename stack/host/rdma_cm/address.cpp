@@ -86,7 +86,7 @@ std::optional<Place> loopback_of(const State& state, bool ipv4) {
 
 /// Returns true if a device has a kernel interface. Some programs (libfabric) find devices by their interfaces. If there are
 /// interfaces, binding to 127.0.0.1 selects no device, as in the kernel, so that such programs try all devices. Without
-/// interfaces such programs know only 127.0.0.1, so binding to 127.0.0.1 selects the first device.
+/// interfaces such programs know only 127.0.0.1, so binding to 127.0.0.1 selects the device of loopback_of().
 bool has_interfaces(const State& state) {
     return std::any_of(state.devices.begin(), state.devices.end(),
                        [](const DeviceConfig& d) { return d.resolver == Resolver::kernel || d.resolver == Resolver::socket; });

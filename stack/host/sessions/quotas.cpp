@@ -227,7 +227,7 @@ bool may_open_session(State& state, const Client& who) {
 
 namespace {
 
-/// Sets the use of a resource that is a rate. A limit of 0 is no limit.
+/// Fills in the line of a resource that is a rate. Removes a limit of 0, because 0 means that there is no limit.
 void set_rate(const State& state, uint32_t uid, size_t resource, QuotaLine& line) {
     if (line.limit == uint64_t{0}) line.limit.reset();
     const auto control = state.rates.find(uid);

@@ -31,7 +31,7 @@ Nanos not_before(const State&, const Client&);
 qp::UserRate* rate_of(State&, const Client&);
 
 /// Counts the session as a control operation. Returns false if the user has the maximum number of sessions already, or has to
-/// wait more than a second for control_rate, or if rocid may not allocate more memory.
+/// wait a second or longer for control_rate, or if rocid may not allocate more memory.
 bool may_open_session(State&, const Client&);
 
 }  // namespace roci::host::sessions
