@@ -51,8 +51,8 @@ Connection* Manager::get(uint32_t id) {
 }
 const Connection* Manager::find(uint32_t id) const { return const_cast<Manager*>(this)->get(id); }
 
-/// Removes the oldest connections without an owner until there is room. Such connections only wait for a DREP or for the end of
-/// TimeWait. Returns false if there is still no room.
+/// Removes the oldest connections without an owner until the limit permits another connection. Connections without an owner only
+/// wait for a DREP or for the end of TimeWait. Returns false if the limit still permits none.
 bool Manager::make_room() {
     while (connections_.size() >= config_.max_connections && !ending_.empty()) {
         Connection* c = get(ending_.front());

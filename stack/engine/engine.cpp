@@ -21,8 +21,8 @@ constexpr uint32_t kFrameCopies = 64;
 /// Number of rounds between two calls of settle_sleepers(). Each call executes a full fence.
 constexpr uint32_t kSettleEvery = 64;
 
-/// Returns the cost of a turn for the shares of users and sessions. A turn without a packet costs time too, for example if the
-/// port is full.
+/// Returns the cost of a turn for the shares of users and sessions. The cost is never 0, because a turn without a packet costs
+/// time too, for example if the port is full.
 uint64_t cost(uint32_t packets, uint64_t bytes) { return uint64_t{packets + 1} * qp::kPacketCost + bytes; }
 
 qp::TurnEnd turn_end(uint32_t worked, bool more) {

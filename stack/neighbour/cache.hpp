@@ -28,7 +28,7 @@ struct Lookup {
     MacAddress mac;
 };
 
-/// A solicitation for the address `about`, to be sent to `mac`, or by broadcast if `mac` is zero.
+/// A solicitation for the address `about`, to be sent to `mac`, or by broadcast (IPv6: multicast) if `mac` is zero.
 struct Question {
     Key about;
     MacAddress mac;

@@ -23,7 +23,7 @@ struct Message {
     Kind kind = Kind::nothing;
     MacAddress from;  ///< Ethernet source
     MacAddress link;  ///< MAC address in the message; zero if there is none
-    Gid sender;       ///< zero for duplicate address detection, as the sender has no address yet
+    Gid sender;       ///< zero for duplicate address detection, because the sender has no address yet
     Gid target;       ///< the solicited or advertised address
     bool unsolicited = false, override_link = true;
     uint32_t l3 = 0;      ///< offset of the IP header

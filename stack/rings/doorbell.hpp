@@ -67,8 +67,9 @@ void collect_doorbells(abi::DoorbellPage& page, Visit visit) {
     collect_doorbells(page, from, abi::kDoorbellSlots, visit);
 }
 
-/// The engine stops watching a send queue in two steps with a full fence between them. Many queues may share the fence. After
-/// this first step the client rings the doorbell. The step does not read `idle`, because a load would wait for the cache line.
+/// Executes the first of the two steps by which the engine stops watching a send queue. A full fence separates the steps, and
+/// many queues may share the fence. From this step on, the client rings the doorbell when it posts. The step does not read
+/// `idle`, because a load would wait for the cache line.
 inline void announce_idle(const SqView& sq) { std::atomic_ref(sq.shared->idle).store(1, std::memory_order_release); }
 /// Executes the second step, after the fence. The engine has fetched the WQEs before index `taken`. Returns false if the client
 /// has posted more WQEs; the engine then continues to watch the queue. A doorbell for these WQEs is harmless.
