@@ -186,8 +186,8 @@ private:
         engine_.slept(now, clock_.now());
         return woken ? until_woken : until_time_was_up;
     }
-    /// Sleeps. The lcore is idle for the epochs meanwhile, except if its engine keeps references to CQs: a fence must then wake
-    /// it.
+    /// Sleeps. If the engine keeps references to CQs, a fence must wake the lcore. Otherwise the lcore is idle for the epochs
+    /// during the sleep.
     bool sleep_at_rest(Nanos time) {
         if (engine_.keeps_cqs()) return lcore_.wake.sleeper.sleep(time);
         lcore_.reader.rest();

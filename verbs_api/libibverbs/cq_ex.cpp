@@ -1,4 +1,4 @@
-// The iterator over completions of ibv_cq_ex. start_poll takes the lock, end_poll releases it.
+// The iterator over completions of ibv_cq_ex. start_poll takes the lock, and end_poll releases it.
 #include <time.h>
 
 #include "context.hpp"

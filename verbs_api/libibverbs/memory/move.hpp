@@ -16,8 +16,8 @@ struct Move {
     uint64_t offset;
 };
 
-/// The number of bytes that are frozen and moved at a time: one huge page, so that a huge page can remain one. A writer usually
-/// waits at most about 1 ms.
+/// The number of bytes that are frozen and moved at a time: one huge page, so that a huge page is moved as a whole. A writer
+/// usually waits at most about 1 ms.
 inline constexpr uint64_t kMoveStep = kHugePage;
 
 /// Moves the pages in ascending order. If the program has touched all pages of an aligned 2 MiB block, and the file's offset is
