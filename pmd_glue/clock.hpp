@@ -1,4 +1,5 @@
-// The clock of the lcores. It gives nanoseconds of CLOCK_MONOTONIC, computed from the TSC without a system call.
+// The clock of the lcores. It gives nanoseconds of CLOCK_MONOTONIC. If the TSC is invariant, the time is computed from the TSC
+// without a system call.
 #pragma once
 
 #include <rte_cycles.h>

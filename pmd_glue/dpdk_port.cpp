@@ -183,8 +183,8 @@ int rx_interrupt(uint16_t port, uint16_t queue) {
 
 namespace {
 
-/// Returns a configuration that distributes flows over the queues by addresses and UDP ports, if the port supports it. This only
-/// improves speed, because an engine hands over frames of another engine's QPs.
+/// Returns a configuration that distributes flows over the queues by addresses and UDP ports, if the port supports it. The
+/// distribution only improves speed, because an engine hands over frames of another engine's QPs.
 rte_eth_conf configuration(const rte_eth_dev_info& info, uint16_t queues) {
     rte_eth_conf conf{};
     if (queues > 1 && info.flow_type_rss_offloads != 0) {

@@ -103,7 +103,7 @@ struct PortSetup {
     std::span<const uint32_t> mtus = {};  ///< sizes of IP packets, the best one first; empty: the port's MTU is not changed
     std::string hint = {};                ///< appended to error texts; says what the port needs
     bool checksums = false;               ///< use all offloads of ChecksumOffload that the port supports
-    bool link_interrupts = true;          ///< request link interrupts, if the port has them; else link_up() queries the NIC
+    bool link_interrupts = true;          ///< request link interrupts, if the port has them; false: link_up() queries the NIC
 };
 struct Started {
     uint32_t mtu = 0;  ///< the MTU that was set; 0: none was set

@@ -1,5 +1,5 @@
-// DPDK's environment (EAL). It is started once per process. It leaves no files behind, needs no root privilege, and uses
-// hugepages if there are any.
+// Starts DPDK's environment (EAL) once per process. With the options used here, EAL leaves no files behind, needs no root
+// privilege, and uses hugepages if enough are free.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,8 @@ bool hugepages_available(uint64_t bytes);
 /// Returns the arguments that Eal passes to rte_eal_init. A separate function for tests.
 std::vector<std::string> eal_arguments(const EalOptions& options, bool huge);
 
-/// Suppresses DPDK's messages during its lifetime, unless `verbose` is set. rocid itself reports each error once.
+/// Suppresses DPDK's messages during its lifetime, unless EalOptions::verbose is set, because rocid itself reports each error
+/// once.
 class QuietDpdk {
 public:
     QuietDpdk();

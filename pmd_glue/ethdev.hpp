@@ -11,8 +11,8 @@ namespace roci::pmd {
 
 class Ethdev {
 public:
-    /// With `hotplug`, probes the ethdev now; without, EAL has probed it already (PCI). Throws StartError, whose text contains
-    /// `hint`.
+    /// With `hotplug`, probes the ethdev now. Otherwise EAL has already probed the ethdev (PCI). Throws StartError, whose text
+    /// contains `hint`.
     Ethdev(const std::string& name, const std::string& devargs, bool hotplug, const std::string& hint);
     /// Stops and closes the port. With `hotplug`, also removes the device.
     ~Ethdev();

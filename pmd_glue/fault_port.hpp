@@ -1,5 +1,5 @@
-// Injects faults into the frames that a port sends: loss, corruption, reordering, duplicates, delay, congestion marks. The same
-// frames and the same seed give the same faults. FaultPort wraps any port. rocid contains it, so that users can test their
+// Injects faults into the frames that a port sends: loss, corruption, reordering, duplicates, delay and congestion marks. The
+// same frames and the same seed give the same faults. FaultPort wraps any port. rocid contains it, so that users can test their
 // programs on a bad network.
 #pragma once
 
@@ -66,7 +66,7 @@ private:
     struct Held {
         io::TxFrame frame;
         Nanos due = 0;       ///< latest time at which the frame is sent
-        uint64_t after = 0;  ///< the frame is sent earlier when this many frames have passed
+        uint64_t after = 0;  ///< the frame is sent before `due` if passed_ reaches this number
     };
     bool chance(double p);
     uint64_t random();
@@ -83,7 +83,7 @@ private:
     const TimeSource& clock_;
     std::array<uint64_t, 2> state_;
     FaultCounts counts_;
-    uint64_t passed_ = 0;           ///< number of frames that were moved to `out_`; reordering is measured by it
+    uint64_t passed_ = 0;           ///< number of frames that pass() moved to `out_`; Held::after refers to it
     std::vector<Held> held_;        ///< delayed and reordered frames, in order of arrival
     std::vector<io::TxFrame> out_;  ///< frames to be sent now; the capacity is reserved, so the hot path allocates nothing
 };

@@ -1,6 +1,6 @@
-// The loop of an engine lcore. It polls the engine, executes the conductor's commands and notifies the event thread. Without work
-// it sleeps, unless `idle` is `spin`. It cannot miss a doorbell while it falls asleep. A sleeping lcore is idle for the
-// conductor's epochs, so fences do not wait for it.
+// The loop of an engine lcore. The lcore polls the engine, executes the conductor's commands and notifies the event thread.
+// Without work the lcore sleeps, unless IdlePolicy::sleeps is false. It cannot miss a doorbell while it falls asleep. A sleeping
+// lcore is idle for the conductor's epochs, so fences do not wait for it.
 #pragma once
 
 #include <sched.h>
@@ -24,7 +24,7 @@ struct IdlePolicy {
     Nanos spin = 50'000;   ///< time without work after which the lcore sleeps
     Nanos max_sleep = kNever;
     Nanos look = 200'000;   ///< longest sleep while a waker cannot wake the lcore
-    bool share_cpu = true;  ///< if not adaptive: other threads use the CPU too, so yield while spinning without work
+    bool share_cpu = true;  ///< without `adaptive`: the lcore yields while it spins, because other threads use the CPU too
 };
 
 /// Written by the lcore. Any thread may read them.
@@ -186,8 +186,8 @@ private:
         engine_.slept(now, clock_.now());
         return woken ? until_woken : until_time_was_up;
     }
-    /// Sleeps. The lcore is idle for the epochs meanwhile, except if its engine keeps references to CQs: a fence must then wake
-    /// it.
+    /// Sleeps. If the engine keeps references to CQs, a fence must wake the lcore. Otherwise the lcore is idle for the epochs
+    /// during the sleep.
     bool sleep_at_rest(Nanos time) {
         if (engine_.keeps_cqs()) return lcore_.wake.sleeper.sleep(time);
         lcore_.reader.rest();

@@ -20,7 +20,8 @@ public:
 
     uint16_t port_a() const { return port_a_; }
     uint16_t port_b() const { return port_b_; }
-    /// Number of frames that a ring holds. A full ring accepts no more frames, so no frame is lost between the two ethdevs.
+    /// Number of frames that a ring holds. The sender keeps the frames that a full ring does not accept, so no frame is lost
+    /// between the two ethdevs.
     static constexpr unsigned kDepth = 2048;
 
 private:

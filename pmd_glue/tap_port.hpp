@@ -15,8 +15,8 @@
 
 namespace roci::pmd {
 
-/// A ring of frames from one lcore to the writer, with a single producer, a single consumer and slots of fixed size. The memory
-/// has the same size for every snap length, so a shorter snap length gives more slots.
+/// A ring of frames from one lcore to the writer, with a single producer, a single consumer and slots of fixed size. The limit of
+/// the memory is the same for every snap length, so a shorter snap length usually gives more slots.
 class TapRing {
 public:
     static constexpr uint32_t kMaxBytes = 4608;

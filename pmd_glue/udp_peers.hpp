@@ -1,6 +1,7 @@
-// Determines the identification in a peer's IPv4 header. The ICRC covers the identification, but the socket does not report it.
-// The receiver therefore predicts it. If the prediction is wrong, the receiver computes the identification from the ICRC. A peer
-// over a UDP socket sends 0, or 0, 1, 2 … within a segmented datagram. The kernel's Soft-RoCE and NICs use consecutive numbers.
+// Determines the identification in a peer's IPv4 header. The ICRC covers the identification, but the socket does not report the
+// identification. The receiver therefore predicts the identification. If the prediction is wrong, the receiver computes the
+// identification from the ICRC. A peer over a UDP socket sends 0, or 0, 1, 2 … within a segmented datagram. The kernel's
+// Soft-RoCE and NICs use consecutive numbers.
 #pragma once
 
 #include <array>
@@ -16,8 +17,8 @@ public:
         uint16_t candidate = 0;  ///< an identification outside of the window, which the next frame may confirm
         bool known = false, has_candidate = false;
     };
-    /// Returns the entry of a peer. Two peers whose entries collide replace each other. After each replacement, the next frame's
-    /// identification is accepted without a check against earlier ones.
+    /// Returns the entry of a peer. Peers whose names select the same entry replace each other in it. After each replacement, the
+    /// next frame's identification is accepted without a check against earlier ones.
     Peer& of(uint64_t name) {
         Peer& p = peers_[(name * 0x9e3779b97f4a7c15ull) >> 56];
         if (p.name != name) p = {name};

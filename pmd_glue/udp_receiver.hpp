@@ -22,9 +22,9 @@ namespace roci::pmd {
 struct UdpReceiveCounters {
     std::atomic<uint64_t> calls{0};         ///< system calls that returned something
     std::atomic<uint64_t> split{0};         ///< frames that were copied because they did not arrive in a slot of their own
-    std::atomic<uint64_t> too_large{0};     ///< frames dropped because they were too long, too short or too many
-    std::atomic<uint64_t> unconfirmed{0};   ///< frames dropped because their IPv4 identification was implausible
-    std::atomic<uint64_t> port_changed{0};  ///< frames dropped because a NAT changed their source port, which the ICRC covers
+    std::atomic<uint64_t> too_large{0};     ///< frames of wrong length, frames beyond a full `pending_`, and truncated datagrams
+    std::atomic<uint64_t> unconfirmed{0};   ///< frames refused because the identification that fits their ICRC was implausible
+    std::atomic<uint64_t> port_changed{0};  ///< frames refused because a NAT changed their source port, which the ICRC covers
 };
 
 class UdpReceiver {
@@ -94,7 +94,7 @@ private:
     std::array<Header, kMessages> received_;
     std::vector<Pending> pending_;
     size_t next_ = 0;
-    size_t turn_ = 0;  ///< index of the socket that is polled first
+    size_t turn_ = 0;  ///< index of the socket from which the next search for datagrams starts
     uint32_t expected_piece_ = kPayload;
     unsigned expected_count_ = 1;
     bool quiet_ = false;  ///< the last call received nothing

@@ -19,7 +19,7 @@ namespace roci::pmd {
 /// Counters of system calls and, by cause, of frames that were not sent. Only one thread writes the counters.
 struct UdpSendCounters {
     std::atomic<uint64_t> too_long{0};     ///< longer than the path permits
-    std::atomic<uint64_t> unreachable{0};  ///< no route, or a firewall rule
+    std::atomic<uint64_t> unreachable{0};  ///< any other error, such as no route or a firewall rule
     std::atomic<uint64_t> no_address{0};   ///< the source address of the frame does not belong to this port
     std::atomic<uint64_t> calls{0};        ///< system calls that sent frames
     std::atomic<int> last_error{0};        ///< errno of the last frame that was not sent
@@ -29,7 +29,8 @@ class UdpSender {
 public:
     explicit UdpSender(const UdpSockets& sockets) : sockets_(sockets) {}
     /// Sends frames in order. Returns the number of frames, counted from the first one, that were sent or were dropped and
-    /// counted. If it is less than `count`, the socket buffer is full.
+    /// counted. The caller calls again with the remaining frames until the result is 0, usually because the socket buffer is
+    /// full.
     unsigned send(io::TxFrame* frames, unsigned count);
     const UdpSendCounters& counters() const { return counters_; }
     /// Largest number of segments per datagram that Linux before 6.9 accepts.

@@ -50,7 +50,7 @@ void set_ipv6(int fd) {
 
 /// Selects the interface for multicasts. Turns off the kernel's loopback of multicasts, because the engines deliver them to their
 /// own QPs. Limits the socket to the groups that it joins: by default a socket also receives each group that any other socket of
-/// this host joined (ip(7), IP_MULTICAST_ALL), so each engine would deliver a copy.
+/// this host joined (ip(7), IP_MULTICAST_ALL). Then each engine would deliver a copy.
 void set_multicast(int fd, bool ipv4, bool ipv6, int interface_index) {
     const int off = 0;
     ip_mreqn by{};

@@ -1,5 +1,5 @@
-// The UDP sockets of one engine for port = "udp". They are bound to port 4791 on every address or on single addresses. No
-// privilege is needed.
+// The UDP sockets of one engine for port = "udp", which need no privilege. They are bound to port 4791 on every address or on
+// single addresses.
 #pragma once
 
 #include <cstdint>

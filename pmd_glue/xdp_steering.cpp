@@ -104,8 +104,8 @@ void XdpSteering::try_out(const std::string& interface, int index, uint32_t mtu)
     program.load(interface);
     const int error = program.attach(index, XDP_FLAGS_DRV_MODE);
     if (error == EOPNOTSUPP && program.attach(index, XDP_FLAGS_SKB_MODE) == 0) return;
-    // Drivers report no more specific error if a frame and XDP's headroom do not fit into a page. DPDK's driver does not fall
-    // back to generic mode.
+    // ERANGE, EINVAL and EOPNOTSUPP are the errors of interface drivers for a frame that does not fit into a page with XDP's
+    // headroom. rocid refuses the interface, because DPDK's driver does not fall back to generic mode after such an error.
     if (error == ERANGE || error == EINVAL || error == EOPNOTSUPP) throw StartError(refuses_native(interface, mtu, error));
     if (error != 0) refuse(interface, "the program does not attach", error);
 }

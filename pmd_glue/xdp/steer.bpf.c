@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Selects frames for rocid's AF_XDP sockets before the kernel's network stack receives them. It selects RoCEv2 frames
-// (UDP to port 4791 over IPv4 or IPv6, with or without a VLAN tag) to an address that rocid serves or to a multicast
-// address. It also selects all frames to an address that only rocid has, and the ARP packets and neighbour
-// solicitations for that address. The kernel receives all other frames unchanged.
+// Selects frames for rocid's AF_XDP sockets before the kernel's network stack receives them. The program selects RoCEv2 frames
+// (UDP to port 4791 over IPv4 or IPv6, with or without a VLAN tag) to an address that rocid serves or to a multicast address. The
+// program also selects all frames to an address that only rocid has, and the ARP packets and neighbour solicitations for that
+// address. The kernel receives all other frames unchanged.
 #include <linux/bpf.h>
 
 #include <bpf/bpf_endian.h>

@@ -13,8 +13,8 @@ namespace roci::cm {
 /// The values of enum rdma_port_space.
 enum class PortSpace : uint16_t { ipoib = 0x0002, tcp = 0x0106, udp = 0x0111, ib = 0x013f };
 
-/// Returns the service ID 0x0000000001 | protocol | port (A11.2.1). The values tcp, udp and ib of PortSpace contain the last bit
-/// of the prefix and the protocol.
+/// Returns the service ID. It consists of the prefix 0x0000000001, the protocol and the port (A11.2.1). The values tcp, udp and
+/// ib of PortSpace contain the lowest byte of the prefix, and the protocol.
 constexpr uint64_t service_id(PortSpace space, uint16_t port) { return uint64_t(space) << 16 | port; }
 /// Returns the port space of a service ID of the RDMA IP CM service, and nullopt for other service IDs.
 std::optional<PortSpace> port_space_of(uint64_t service_id);

@@ -11,9 +11,9 @@ namespace roci::cm {
 namespace {
 
 /// A message is first repeated after 1/2^kEarlyShift of the response time. The pauses then grow by half up to the full response
-/// time. So a few lost messages cost little time, and a slow peer is not flooded. There are at most max_retries repetitions (IBA
-/// 12.7.27). The manager gives up max_retries + 1 full response times after the first transmission; in case of a DREQ, when it
-/// has waited for a reply to the last repetition.
+/// time. So a few lost messages cost little time, and a slow peer does not get many repetitions. There are at most max_retries
+/// repetitions (IBA 12.7.27). For a DREQ, the manager gives up one pause after the last repetition. For any other message, it
+/// gives up max_retries + 1 full response times after the first transmission.
 constexpr unsigned kEarlyShift = 5;
 
 template <size_t N>
@@ -51,8 +51,8 @@ Connection* Manager::get(uint32_t id) {
 }
 const Connection* Manager::find(uint32_t id) const { return const_cast<Manager*>(this)->get(id); }
 
-/// Removes the oldest connections without an owner until there is room. Such connections only wait for a DREP or for the end of
-/// TimeWait. Returns false if there is still no room.
+/// Removes the oldest connections without an owner until the limit permits another connection. Connections without an owner only
+/// wait for a DREP or for the end of TimeWait. Returns false if the limit still permits none.
 bool Manager::make_room() {
     while (connections_.size() >= config_.max_connections && !ending_.empty()) {
         Connection* c = get(ending_.front());

@@ -2,9 +2,9 @@
 // takes the time, next_message() returns messages to be sent, and next_event() returns events. One object serves all ports. It is
 // not thread-safe.
 //
-// The local communication ID identifies a connection. A cookie represents the owner of a connection (a program's cm_id). After
-// destroy() the manager ends the connection without the owner, as the protocol requires. Config::max_connections limits the
-// memory; further requests are refused.
+// The local communication ID identifies a connection. A connection may have an owner (a program's cm_id), which the manager knows
+// only by the cookie `owner`. After destroy() the manager ends the connection without the owner, as the protocol requires.
+// Config::max_connections limits the memory. At the limit, further requests are refused.
 #pragma once
 
 #include <deque>

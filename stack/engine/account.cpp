@@ -1,4 +1,4 @@
-// What an engine counts per round: the time, and the counters that it publishes from time to time.
+// Counts the time of an engine's rounds, and publishes the engine's counters from time to time.
 #include "engine/impl.hpp"
 
 namespace roci::engine {
@@ -53,13 +53,14 @@ void Engine::Impl::publish_reorder() {
     counters.set(Counter::reorder_held, ctx.reorder->in_use());
 }
 
-/// Called by a round that starts long after the last one. No round takes so long, so the kernel gave the CPU to another thread.
+/// Called by a round or command that starts at least 1 ms after the last one. No round takes so long, so the kernel gave the CPU
+/// to another thread.
 void Engine::Impl::count_lost(Nanos now) {
     if (now > ctx.now) counters.add(Counter::lost_ns, now - ctx.now);
     busy_from += now - ctx.now;
 }
 
-/// Counts the time from the first round with work on until the current round begins.
+/// Counts the busy time and the busy rounds that are not counted yet, up to the start of the current round.
 void Engine::Impl::count_busy() {
     counters.add(Counter::busy_ns, ctx.now - busy_from);
     counters.add(Counter::busy_polls, rounds() - busy_rounds_from);
@@ -85,7 +86,7 @@ void Engine::Impl::count_sleep(Nanos from, Nanos to) {
     ctx.now = to;
 }
 
-/// Frames and messages are counted in the engine's own memory, with few instructions. Counters that are sums of others are
+/// Frames and messages are counted in the engine's own memory, with few instructions. Counters that are sums of such values are
 /// computed here.
 void Engine::Impl::publish() {
     if constexpr (!kCounted) return;

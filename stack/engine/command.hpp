@@ -27,7 +27,7 @@ struct DetachSession {
     uint32_t session = 0;
 };
 
-/// Adds a QP that qp::create has made.
+/// Adds a QP that qp::Pool::create() has made.
 struct AddQp {
     qp::Qp* qp = nullptr;
     Nanos* at = nullptr;  ///< out: time of the engine's clock

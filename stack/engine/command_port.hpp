@@ -25,8 +25,8 @@ public:
     /// Waits until the engine has executed the command and all commands before it. A command that the engine will never execute
     /// is refused with ESHUTDOWN.
     virtual void wait(uint32_t engine, Ticket ticket) = 0;
-    /// Waits until no engine uses an entry that was cleared from the shared tables before the call, nor a CQ that had no QPs
-    /// then.
+    /// Waits until no engine uses an entry that was cleared from the shared tables before the call, nor a CQ that had no QPs at
+    /// the time of the call.
     virtual void fence_all() = 0;
 
     /// Submits one operation and waits for it. The results are in `operation`.

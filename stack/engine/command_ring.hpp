@@ -48,7 +48,7 @@ public:
         }
         return due;
     }
-    /// Closes the ring. This is the lcore's last access to it.
+    /// Closes the ring. This call is the lcore's last access to the ring.
     void close() { closed_.store(true, std::memory_order_release); }
 
 private:

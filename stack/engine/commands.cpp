@@ -36,7 +36,7 @@ void acknowledge_first(Impl& e, qp::Qp& qp) {
     if (qp.state != qp::State::err && qp::has_responses(qp)) qp::send_responses(e.ctx, qp, e.config.qp_quantum);
 }
 void run(Impl& e, ModifyQp& c) {
-    if (!c.change->trial) acknowledge_first(e, *c.qp);  // a NAK among the responses may end the QP
+    if (!c.change->trial) acknowledge_first(e, *c.qp);  // sending a NAK may move the QP to ERR
     *c.step = qp::check_step(c.qp->spec.type, c.qp->state, *c.change);
     c.step->at = e.ctx.now;
     if (c.step->refusal != qp::Refusal::none) {
@@ -103,7 +103,7 @@ void run(Impl&, ResizeSrq& c) {
 /// Removes an SRQ. If an XRC target QP holds a receive WQE of the SRQ, the WQE is dropped and the QP enters the error state.
 void run(Impl& e, RemoveSrq& c) {
     remove_tags(e, *c.srq);
-    if (c.srq->spec.xrcd == 0) return;  // other SRQs have no QPs any more
+    if (c.srq->spec.xrcd == 0) return;  // only an XRC SRQ can still be in use by QPs
     e.sessions.for_each([&](const Session& s) {
         for (qp::Qp* qp : s.slots) {
             if (qp == nullptr || !qp->responder.recv.held || qp->responder.recv.srq != c.srq) continue;
@@ -131,8 +131,8 @@ void Engine::execute(const Command& command, Nanos now) {
     qp::notify_all(impl_->ctx);
 }
 
-/// Drops the prefetched QPs, and CQs without QPs, because such a CQ may be freed soon. If the CQ gets QPs again instead, its lane
-/// must look as if the CQ had never been listed. An event that moderation holds back is therefore sent now.
+/// Drops the prefetched QPs, and CQs without QPs, because these may be freed soon. A dropped CQ may instead get QPs again, so its
+/// lane must look as if the CQ had never been listed. An event that moderation delays is therefore sent now.
 void Engine::let_go() {
     Impl& e = *impl_;
     e.pipeline.forget();

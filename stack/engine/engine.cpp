@@ -21,8 +21,8 @@ constexpr uint32_t kFrameCopies = 64;
 /// Number of rounds between two calls of settle_sleepers(). Each call executes a full fence.
 constexpr uint32_t kSettleEvery = 64;
 
-/// Returns the cost of a turn for the shares of users and sessions. A turn without a packet costs time too, for example if the
-/// port is full.
+/// Returns the cost of a turn for the shares of users and sessions. The cost is never 0, because a turn without a packet costs
+/// time too, for example if the port is full.
 uint64_t cost(uint32_t packets, uint64_t bytes) { return uint64_t{packets + 1} * qp::kPacketCost + bytes; }
 
 qp::TurnEnd turn_end(uint32_t worked, bool more) {
@@ -32,8 +32,8 @@ qp::TurnEnd turn_end(uint32_t worked, bool more) {
 
 bool flushing(const qp::Qp& qp) { return qp.state == qp::State::err || qp.state == qp::State::sqe; }
 
-/// Called when a QP becomes idle. Cancels its timer if the QP has no deadline any more. The timer would only wake a sleeping
-/// engine.
+/// Called when a QP becomes idle. Cancels its timer if the QP has no deadline any more, because the timer would only wake a
+/// sleeping engine.
 void forget_timer(qp::Context& ctx, qp::Qp& qp) {
     const bool keeps = qp.keeps_requests || qp.keeps_responses;  // the QP keeps frames for a limited time only
     if (qp.state != qp::State::err && !keeps && qp.requester.deadlines.earliest() == kNever) ctx.wheel.cancel(qp.timer);
@@ -81,7 +81,7 @@ Engine::Impl::~Impl() {
 
 // ---- doorbells ------------------------------------------------------------------------------------------------------
 
-/// Handles a doorbell that belongs to no QP. It may belong to an SRQ.
+/// Handles a doorbell that belongs to no QP, but possibly to a tag matching SRQ.
 [[gnu::cold, gnu::noinline]] void Engine::Impl::ring_tags(Session& s, uint32_t slot) {
     const uint32_t index = slot - abi::kFirstTagSlot;
     qp::Srq* srq = index < s.tag_srqs.size() ? s.tag_srqs[index] : nullptr;
@@ -168,7 +168,7 @@ struct Engine::Impl::Budget {
     }
 }
 
-/// Gives a turn to a requester. Returns the number of frames that it sent or work requests that it flushed.
+/// Gives a turn to a requester. Returns the number of frames that the requester sent or of work requests that it flushed.
 uint32_t Engine::Impl::serve(qp::Qp& qp) {
     if (flushing(qp)) {
         const uint32_t before = qp.requester.queue.tail() + qp.rq_cursor.consumed;
@@ -196,8 +196,8 @@ void Engine::Impl::look_again(qp::Qp& qp) {
     if (flushing(qp) ? !qp::flush_waits(qp) : qp::has_requests(ctx, qp)) qp::activate(ctx, qp);
 }
 
-/// Checks the send queues of all QPs that became idle in this round once more. A fence waits until all earlier stores have
-/// reached the cache, so there is one fence per round instead of one per QP.
+/// Checks the send queues of all QPs that became idle in this round once more. One fence per round precedes the checks, instead
+/// of one per QP, because a fence waits until all earlier stores have reached the cache.
 void Engine::Impl::settle() {
     if (resting.empty()) return;
     std::atomic_thread_fence(std::memory_order_seq_cst);

@@ -36,8 +36,8 @@ struct Config {
     uint64_t reorder_bytes = 32 << 20;  ///< bytes of memory for the kept frames of all QPs of the engine
 };
 
-/// External memory for the counters, such as a page that other processes may read. Not owned by the engine. Without it, the
-/// engine counts in memory of its own.
+/// External memory for the counters, such as a page that other processes may read. The engine does not own this memory. Without
+/// external memory, the engine counts in memory of its own.
 struct CounterPlaces {
     Counters* engine = nullptr;
     std::vector<qp::DeviceCounters*> devices;

@@ -1,5 +1,5 @@
-// Passes frames for QP 1, ARP and similar frames to the conductor, and sends the conductor's MADs and frames. This is not the hot
-// path: received frames get here only if their QP number is unknown or if they are not RoCE.
+// Passes frames for QP 1, ARP and similar frames to the conductor, and sends the conductor's MADs and frames. This code is not on
+// the hot path: it gets received frames only if their QP number is unknown or if they are not RoCE.
 #include <algorithm>
 #include <cerrno>
 #include <cstring>

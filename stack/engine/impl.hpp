@@ -1,4 +1,4 @@
-// The internals of the engine, shared by engine.cpp (the round), receive.cpp (incoming frames) and commands.cpp.
+// The internals of the engine, which the source files of this folder share.
 #pragma once
 
 #include <array>
@@ -67,7 +67,7 @@ struct Engine::Impl {
     inline void run_responders(Budget& budget);
     inline void run_requesters(Budget& budget);
     /// Returns true if kCrowd or more requesters wait for a turn. The nearest cache cannot hold the data of so many QPs, so the
-    /// engine prefetches it.
+    /// engine prefetches the data.
     bool crowded() const { return ctx.requesters.count() >= kCrowd; }
     /// Returns the number of frames that a QP may send per turn.
     uint32_t quantum(const qp::Qp& qp, bool contended) const {

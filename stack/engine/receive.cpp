@@ -45,8 +45,8 @@ bool receives(qp::State s) { return s != qp::State::reset && s != qp::State::ini
     return false;
 }
 
-/// Performs the checks that precede those of the roles (IBA 9.6.1): service, partition, state, address. If a check fails, the
-/// frame is counted and silently dropped.
+/// Performs the checks that precede those of requester and responder (IBA 9.6.1): service, partition, state, VLAN and address. If
+/// a check fails, the frame is counted and silently dropped.
 bool acceptable(Engine::Impl& e, const qp::Qp& qp, const wire::Packet& p) {
     const bool datagram = qp.spec.type == qp::Type::ud;
     if (qp::service_of(qp.spec.type) != wire::service_of(p.opcode)) return refuse(e, Counter::wrong_service);

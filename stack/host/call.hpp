@@ -71,7 +71,7 @@ struct Call {
     const DeviceConfig& device() const { return state.devices[*session.device]; }
 };
 
-/// Looks up the object of a handle. Fails with ENOENT, as the kernel does.
+/// Looks up the object of a handle. Fails with ENOENT if there is none, as the kernel does.
 template <class T, class Pointer>
 Outcome look_up(const HandleTable<T, Pointer>& table, uint32_t handle, const char* kind, T*& out) {
     out = table.find(handle);

@@ -21,7 +21,7 @@ namespace roci::host {
 struct Reply {
     std::vector<std::byte> bytes;      ///< consists of ReplyHeader, body and reason
     std::vector<int> fds;              ///< descriptors to send
-    std::vector<int> shared_fds_mask;  ///< 1: the fd at this index stays open after sending (doorbells, engine page)
+    std::vector<int> shared_fds_mask;  ///< by index in `fds`; 1: the descriptor stays open after sending, because rocid keeps it
     bool deferred = false;  ///< next_reply() returns the reply later; until then handle() must not be called for this session
 };
 
@@ -56,7 +56,7 @@ public:
     /// waiting MADs (Event::Kind::gsi), and at next_deadline(). `now` becomes the conductor's time.
     void service(Nanos now);
     Nanos next_deadline() const;
-    /// Returns a deferred reply that is ready now. Returns false if there is none.
+    /// Sets the parameters to the next deferred reply that is ready. Returns false if there is none.
     bool next_reply(uint32_t& session, Reply& reply, bool& close);
 
     /// Replaces the addresses of a device. An address that remains keeps its GID index. Returns true if a GID changed; programs

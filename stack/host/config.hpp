@@ -19,7 +19,7 @@ enum class Resolver : uint8_t {
     none,    ///< the port is a loopback and has no neighbours
     own,     ///< rocid itself sends and answers ARP and neighbour discovery, and answers echo requests
     kernel,  ///< the kernel's neighbour table of the interface behind the port provides the addresses
-    socket,  ///< no addresses are needed: the port is a kernel socket, and the kernel builds all headers before the UDP payload
+    socket,  ///< no addresses are needed, because the port is a socket and the kernel builds all headers before the payload
 };
 struct DeviceAddress {
     Gid gid;

@@ -16,7 +16,7 @@ struct UserLimits {
     uint64_t arena_bytes = uint64_t{8} << 30, device_memory = uint64_t{1} << 30;
     uint64_t channels = 16384, cm_ids = 65536, resolving = 512;
     uint64_t control_rate = 100'000;                        ///< control operations per second; 0: no limit
-    uint64_t bytes_per_second = 0, packets_per_second = 0;  ///< of frames that the user's QPs send; 0: no limit
+    uint64_t bytes_per_second = 0, packets_per_second = 0;  ///< limits of the frames that the user's QPs send; 0: no limit
 };
 
 /// The names of the limits, as used in refusals, in `roci status --limits` and in the configuration.

@@ -24,7 +24,7 @@ class MemoryWaits {
 public:
     using Region = Pool<mem::MemoryRegion>::Handle;
 
-    /// Takes over a region that engines cannot look up any more. Frees the region when in_use() returns false, and then
+    /// Takes over a region that engines cannot look up any more. When in_use() returns false, frees the region and then releases
     /// `process`.
     void free_later(Region region, std::shared_ptr<mem::RemoteProcess> process);
     /// Stores a request that failed with Outcome::waits_for_memory until look() returns it.
@@ -49,7 +49,7 @@ private:
     Nanos due_ = kNever, pause_ = kFirst;
 };
 
-/// Returns true if a worker accesses the region, or if any access through it as a window is in progress.
+/// Returns true if an access to the region by address is in progress or, for a window, any access through the window.
 inline bool in_use(const mem::MemoryRegion& region) {
     if (region.slow_pending.load(std::memory_order_acquire) != 0) return true;
     return region.is_window && region.users.load(std::memory_order_acquire) != 0;

@@ -15,7 +15,7 @@ namespace roci::host {
 class NumberPool {
 public:
     /// Largest number of freed numbers that are held back from reuse. A small pool holds back at most a quarter of its numbers.
-    /// If no other numbers are left, the pool reuses the numbers that were freed first.
+    /// If all free numbers are held back, the pool reuses the one that was freed first.
     static constexpr uint32_t kMostResting = 1024;
 
     NumberPool(uint32_t first, uint32_t end) : first_(first), end_(end), cursor_(first), words_((size_t(end) + 63) / 64, 0) {
@@ -24,8 +24,8 @@ public:
     }
 
     /// Returns a free number, or nullopt if all are in use. Clients cannot predict the number, because they do not know `random`.
-    /// The pool chooses a block of kBlock numbers at random and uses it up in random order, because the entries of a block share
-    /// a cache line in the tables that engines read.
+    /// The pool chooses a block of kBlock numbers at random and allocates all its numbers in random order before it chooses
+    /// another block, because the entries of a block share a cache line in the tables that engines read.
     std::optional<uint32_t> allocate(uint64_t random) {
         if (!has_free()) return std::nullopt;
         if (free_of_block() == 0) {

@@ -1,5 +1,5 @@
-// The objects of a session. An object A that uses an object B has a Use of B, so that the conductor can refuse to destroy an
-// object in use.
+// The objects of a session. Each user of an object that must not be destroyed while in use has a Use of the object, so that the
+// conductor can refuse to destroy the object.
 #pragma once
 
 #include <atomic>
@@ -171,8 +171,8 @@ struct Holder {
     Use xrcd;
 };
 
-/// The peer QP of a connected QP. A responder identifies the requester by these values only, so QPs of different users must not
-/// have the same peer QP.
+/// Identifies the peer QP of a connected QP. A responder identifies the requester by this key only, so QPs of different users
+/// must not have the same peer QP.
 struct PeerKey {
     uint32_t port = 0;  ///< index of the device
     Gid gid;
@@ -219,7 +219,7 @@ private:
 struct Qp {
     qp::Pool::Handle engine_side;
     const qp::Spec& spec() const { return qp::spec_of(*engine_side); }
-    abi::QpAttr attr{};  ///< attributes that modify_qp has set so far; only the engine knows the current state
+    abi::QpAttr attr{};  ///< attributes that modify_qp has set, without qp_state, which only the engine knows
     ArenaBlock sq, rq;
     Use pd, send_cq, recv_cq, srq;
     std::vector<Holder> holders;  ///< XRC target: its handles in all sessions, oldest first

@@ -1,5 +1,5 @@
-// The conductor's interface to the operating system: memfds, pipes, eventfds, the kernel's routes, random numbers. rocid
-// implements the interface with system calls, the simulator with plain memory.
+// The conductor's interface to the operating system: shared memory, pipes, eventfds, the kernel's routes, captures and random
+// numbers. rocid implements the interface with system calls, the simulator with plain memory.
 #pragma once
 
 #include <cerrno>
@@ -31,10 +31,7 @@ struct FileIdentity {
 struct CaptureSpec {
     uint32_t device = 0;  ///< index of a device, or kNoHandle for all devices
     uint32_t snap_length = 0;
-    // For the capture of one QP (qpn != 0): properties that identify its frames.
-    uint32_t qpn = 0;
-    uint32_t peer_qpn = 0;  ///< 0: the QP has no peer (UD)
-    Gid peer_gid;
+    uint32_t qpn = 0;  ///< QP whose frames are captured; 0: the frames of all QPs
 };
 struct CaptureCounts {
     uint64_t captured = 0, missed = 0;
@@ -71,12 +68,12 @@ public:
         std::string why;
         if (auto region = map_region(fd, 0, false, why)) unmap_region(*region);
     }
-    /// Identifies the file of a client's descriptor and leaves the descriptor open. Returns false if that is not possible.
+    /// Sets `out` to the identity of a client's file and leaves the descriptor open. Returns false if `fd` is not a file.
     virtual bool identify_file(int fd, FileIdentity& out) {
         out = {0, uint64_t(uint32_t(fd))};
         return fd >= 0;
     }
-    /// Returns access by address to the session's process, or nullptr if that is not permitted.
+    /// Returns access by address to process `pid`, or nullptr if rocid may not access the process's memory.
     virtual std::unique_ptr<mem::RemoteProcess> remote_process(int pid) = 0;
     /// Returns access by address through the client's descriptor of its /proc/self/mem, or nullptr if rocid cannot use the
     /// descriptor. Takes over the descriptor.
@@ -133,7 +130,7 @@ public:
         (void)session;
         return {};
     }
-    /// Returns a descriptor from which the client reads `text` (status reply).
+    /// Returns a descriptor from which the client reads `text`.
     virtual int make_text_fd(const std::string& text) = 0;
 };
 

@@ -30,8 +30,8 @@ struct QpFacts {
     std::string refused;  ///< copy of Qp::refused
 };
 
-/// Facts about destroyed QPs that had a journal or a refusal. If there are at most kMost / kMostOfUser users, the QPs of one user
-/// do not displace those of others.
+/// Facts about destroyed QPs that had a journal or whose last modify_qp was refused. If there are at most kMost / kMostOfUser
+/// users, the QPs of one user do not displace those of others.
 class Archive {
 public:
     static constexpr size_t kMost = 256, kMostOfUser = 32;

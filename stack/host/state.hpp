@@ -43,7 +43,7 @@ struct Conductor::State {
 
     const Limits limits;
     const Capabilities caps;
-    std::vector<DeviceConfig> devices;  ///< constant except for addresses and link state
+    std::vector<DeviceConfig> devices;  ///< constant except for addresses, link state and MTU
     qp::Shared& shared;
     engine::CommandPort& engines;
     Platform& platform;

@@ -1,5 +1,6 @@
 // The last states that a program has taken a QP to. The conductor keeps them, because it executes ibv_modify_qp. The engine's
-// journal (qp/journal.hpp) begins only at the first unusual event, so that QPs without one need no memory for it.
+// journal (qp/journal.hpp) begins only at the first unusual event, so that QPs without unusual events need no memory for a
+// journal.
 #pragma once
 
 #include <array>
@@ -18,8 +19,7 @@ public:
     };
     static constexpr uint32_t kMost = 8;
 
-    /// Adds a step. `at` is a time of the engine's clock, because the times of the journal are. A step to the same state is not
-    /// stored.
+    /// Adds a step. `at` is a time of the engine's clock, as in the journal. A step to the same state is not stored.
     void add(Nanos at, qp::State to) {
         if (written_ != 0 && to_[(written_ - 1) % kMost] == to) return;
         at_[written_ % kMost] = at;

@@ -28,8 +28,8 @@ enum Access : uint32_t {
 };
 inline constexpr uint32_t kRemoteRights = kRemoteWrite | kRemoteRead | kRemoteAtomic;
 
-/// Memory of a client that rocid has mapped from a memfd. If the client truncates the file, rocid's SIGBUS guard marks the region
-/// as poisoned, and accesses to the region then fail.
+/// Memory of a client that rocid has mapped from a file, usually a memfd. If the client truncates the file, rocid's SIGBUS guard
+/// marks the region as poisoned, and accesses to the region then fail.
 struct MappedRegion {
     std::byte* base = nullptr;
     uint64_t length = 0;
@@ -90,8 +90,8 @@ private:
     std::vector<Segment> many_;
 };
 
-/// The first cache line contains the fields that every access reads. The next cache line contains the segment of a region with a
-/// single segment.
+/// The fields that every access reads are in the first cache line. If a region has a single segment, that segment is in the
+/// second cache line.
 struct alignas(64) MemoryRegion {
     Key key;
     uint32_t pd = 0;      ///< global PD number, never 0 for a client's region
@@ -113,7 +113,7 @@ struct alignas(64) MemoryRegion {
     };
     SegmentList segments;
     mutable std::atomic<uint64_t> slow_ops{0};  ///< number of accesses by address so far
-    std::atomic<bool> binding{false};           ///< for a window: a bind is in progress; for a region: it is being deregistered
+    std::atomic<bool> binding{false};           ///< window: a bind is in progress; region: dereg or rereg prevents binds
     /// For a window: number of accesses in progress on all engines. For a region: number of windows bound to it.
     mutable std::atomic<uint32_t> users{0};
     /// Number of accesses by address in progress. The region must not be freed before they end.
@@ -194,8 +194,8 @@ bool invalidate_window(KeyTable& table, Key key, uint32_t pd, uint32_t qpn);
 /// Releases the window's reference to its parent. The caller ensures that no access through the window and no other bind of it is
 /// in progress.
 void let_go(KeyTable& table, MemoryRegion& window);
-/// Called before a region is deregistered. Prevents further binds to the region. Returns false, and changes nothing, if windows
-/// are bound to the region.
+/// Called before a region is deregistered or replaced (ibv_rereg_mr). Prevents further binds to the region. Returns false, and
+/// changes nothing, if windows are bound to the region.
 [[nodiscard]] bool close_to_windows(MemoryRegion& region);
 
 /// The reason why an access was refused. `ok` is 0.

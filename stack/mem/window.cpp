@@ -25,7 +25,7 @@ bool parent_allows(const KeyTable& table, const BindRequest& b) {
     return !writes || (parent->access & kLocalWrite) != 0;
 }
 
-/// Takes a reference to a region. Returns false if the region is being deregistered.
+/// Takes a reference to a region. Returns false if the key is invalid or the region is being deregistered.
 bool hold(KeyTable& table, Key key) {
     MemoryRegion* parent = table.find(key);
     if (parent == nullptr) return false;
@@ -65,7 +65,7 @@ bool in_use(const KeyTable& table, Key key) {
 }
 
 /// A bind takes its reference first and then checks `binding` of the region. Deregistering sets `binding` first and then checks
-/// the references. So at least one of them sees the other.
+/// the references. So the bind sees `binding`, or deregistering sees the reference.
 bool close_to_windows(MemoryRegion& region) {
     region.binding.store(true, std::memory_order_seq_cst);
     if (region.users.load(std::memory_order_seq_cst) == 0) return true;
@@ -74,7 +74,8 @@ bool close_to_windows(MemoryRegion& region) {
 }
 
 /// QPs of several engines may access and bind a type 1 window. An access takes its reference first and then checks whether the
-/// window is open. A bind closes the window first and then checks the references. So at least one of them sees the other.
+/// window is open. A bind closes the window first and then checks the references. So the access sees a closed window, or the bind
+/// sees the reference.
 BindResult bind_window(KeyTable& table, const BindRequest& b) {
     MemoryRegion* window = table.slot(b.fresh);
     if (window == nullptr || !window->is_window || window->pd != b.pd || (b.access & ~kBindRights) != 0)

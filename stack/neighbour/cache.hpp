@@ -2,8 +2,9 @@
 // old entries. The cache does no I/O: it returns solicitations as data, and the caller either sends them as frames or queries the
 // kernel's neighbour table.
 //
-// The number of entries and the number of tries are limited. Entries without a MAC address are evicted first, then the least
-// recently used entry. Lookups create entries. A received frame creates an entry only if heard() is called with `worth_an_entry`.
+// The number of entries and the number of tries per resolution are limited. Entries without a MAC address are evicted first, then
+// the least recently used entry. Lookups create entries. A received frame creates an entry only if heard() is called with
+// `worth_an_entry`.
 #pragma once
 
 #include <compare>
@@ -27,7 +28,7 @@ struct Lookup {
     MacAddress mac;
 };
 
-/// A solicitation for the address `about`, to be sent to `mac`, or by broadcast if `mac` is zero.
+/// A solicitation for the address `about`, to be sent to `mac`, or by broadcast (IPv6: multicast) if `mac` is zero.
 struct Question {
     Key about;
     MacAddress mac;
@@ -62,11 +63,12 @@ public:
         const bool known = it != entries_.end() && (it->second.state == State::known || it->second.state == State::checking);
         return known ? std::optional(it->second.mac) : std::nullopt;
     }
-    /// Returns the known MAC address. Starts a resolution if the address is unknown or no longer fresh. Returns Answer::failed if
-    /// the last resolution failed less than `failure_counts` ago, or if the cache is full.
+    /// Returns the MAC address if it is known, otherwise Answer::pending. Starts a resolution if the address is unknown or no
+    /// longer fresh. Returns Answer::failed if the last resolution failed less than `failure_counts` ago, or if the cache is
+    /// full.
     Lookup find(const Key& key, Nanos now);
-    /// Records the MAC address that a neighbour sent. With `worth_an_entry`, creates a missing entry. With `override_link`,
-    /// replaces a different known MAC address.
+    /// Records the MAC address of a neighbour. If there is no entry, creates one only if `worth_an_entry` is set. If a different
+    /// MAC address is known, replaces it only if `override_link` is set.
     void heard(const Key& key, const MacAddress& mac, Nanos now, bool worth_an_entry, bool override_link = true);
     /// Records the kernel's report that the neighbour does not exist.
     void gone(const Key& key, Nanos now);
@@ -87,9 +89,9 @@ private:
         State state = State::asking;
         MacAddress mac;
         uint32_t tries = 0;
-        Nanos due = 0;  ///< asking, checking: time of the next try; failed, known: time when the state ends
+        Nanos due = 0;  ///< time of the next try; known: end of freshness; failed: time from which a lookup may try again
         Nanos used = 0;
-        bool waited_for = true;  ///< a request waits for the resolution
+        bool waited_for = true;  ///< a request may wait for the resolution; false after abandon()
 
         bool may_go() const { return state != State::asking || !waited_for; }
         bool is_worth_less_than(const Entry& other) const {
@@ -107,7 +109,7 @@ private:
     std::map<Key, Entry> entries_;
     std::deque<Question> questions_;
     std::deque<Settled> settled_;
-    Nanos next_due_ = kNever;  ///< no solicitation is repeated before this time
+    Nanos next_due_ = kNever;  ///< no entry needs advance() before this time
     uint64_t asked_ = 0;
 };
 

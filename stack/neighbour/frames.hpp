@@ -1,5 +1,5 @@
 // Parses and builds the frames of ARP (RFC 826), neighbour discovery (RFC 4861) and echo (RFC 792, RFC 4443). rocid handles these
-// frames on a port with Resolver::own. Malformed frames are ignored.
+// frames on a port with Resolver::own. parse() returns Kind::nothing for a malformed frame.
 #pragma once
 
 #include <array>
@@ -23,7 +23,7 @@ struct Message {
     Kind kind = Kind::nothing;
     MacAddress from;  ///< Ethernet source
     MacAddress link;  ///< MAC address in the message; zero if there is none
-    Gid sender;       ///< zero for duplicate address detection, as the sender has no address yet
+    Gid sender;       ///< zero for duplicate address detection, because the sender has no address yet
     Gid target;       ///< the solicited or advertised address
     bool unsolicited = false, override_link = true;
     uint32_t l3 = 0;      ///< offset of the IP header
@@ -53,7 +53,8 @@ void make_announcement(Frame& out, const Ends& own);
 /// Builds the reply to an echo request. `frame` is the frame that was parsed into `asked`.
 void make_echo_reply(Frame& out, const MacAddress& own, const Message& asked, const uint8_t* frame);
 
-/// Inserts a VLAN tag into a frame. `tag` holds priority and VLAN (802.1Q). Returns false if the frame has no room for the tag.
+/// Inserts a VLAN tag into a frame. `tag` holds priority and VLAN (802.1Q). Returns false if the frame would be too long with the
+/// tag.
 bool insert_tag(Frame& frame, uint16_t tag);
 
 /// Returns the MAC address of a multicast group (RFC 1112 6.4, RFC 2464 7).

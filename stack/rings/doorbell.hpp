@@ -16,7 +16,8 @@ inline bool doorbell_pending(abi::DoorbellPage& page) {
     return false;
 }
 
-/// Returns true if a client has announced a doorbell. Every round of an engine looks, and most find none.
+/// Returns true if a client has announced a doorbell. The check must be fast, because every round of an engine makes it and most
+/// rounds find none.
 inline bool any_doorbell(abi::DoorbellPage& page) {
     uint64_t any = 0;
 #pragma GCC unroll 16
@@ -27,8 +28,8 @@ inline bool any_doorbell(abi::DoorbellPage& page) {
 /// Clears the doorbells that are set and calls visit(slot) for each. Returns the number of doorbells plus the number of empty
 /// words that a client announced. The scan begins with word `from` of the page and ends after the word with doorbell number
 /// `most`. The remaining doorbells stay set, and `from` becomes the start of the next call. The function clears the summary
-/// before the words, and a client sets the word before the summary. A bit that is set meanwhile is therefore either collected
-/// now, or its summary bit remains set for the next call. kDoorbellSlots bounds the work, whatever a client writes.
+/// before the words, and a client sets the word before the summary. A doorbell that is set meanwhile is therefore collected now,
+/// or its summary bit remains set for the next call. kDoorbellSlots bounds the work, whatever a client writes.
 template <class Visit>
 uint32_t collect_doorbells(abi::DoorbellPage& page, uint32_t& from, uint32_t most, Visit visit) {
     if (!any_doorbell(page)) return 0;
@@ -66,8 +67,9 @@ void collect_doorbells(abi::DoorbellPage& page, Visit visit) {
     collect_doorbells(page, from, abi::kDoorbellSlots, visit);
 }
 
-/// The engine stops watching a send queue in two steps with a full fence between them. Many queues may share the fence. After
-/// this first step the client rings the doorbell. The step does not read `idle`, because a load would wait for the cache line.
+/// Executes the first of the two steps by which the engine stops watching a send queue. A full fence separates the steps, and
+/// many queues may share the fence. From this step on, the client rings the doorbell when it posts. The step does not read
+/// `idle`, because a load would wait for the cache line.
 inline void announce_idle(const SqView& sq) { std::atomic_ref(sq.shared->idle).store(1, std::memory_order_release); }
 /// Executes the second step, after the fence. The engine has fetched the WQEs before index `taken`. Returns false if the client
 /// has posted more WQEs; the engine then continues to watch the queue. A doorbell for these WQEs is harmless.

@@ -81,7 +81,8 @@ bool notify(Cq& cq, bool solicited, io::EventRing& events) {
         std::atomic_ref(cq.shared->fired).store(arm, std::memory_order_relaxed);
         return true;
     }
-    // Sets `fired` back, unless another engine has meanwhile sent an event for a newer `arm`. That event is sufficient.
+    // Sets `fired` back, unless another engine has meanwhile sent an event for a newer `arm`. In that case, that event is
+    // sufficient.
     uint32_t mine = arm;
     return !cq.fired.compare_exchange_strong(mine, fired, std::memory_order_acq_rel);
 }

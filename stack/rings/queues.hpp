@@ -45,7 +45,7 @@ struct RqView {
 struct RqCursor {
     uint32_t consumed = 0;  ///< free-running index of the next receive
     uint32_t seen = 0;      ///< last value of producer()
-    uint32_t enough = 0;    ///< half of the receives that were posted and not taken when `seen` was read
+    uint32_t enough = 0;    ///< half of the number of receives that were posted and not taken when `seen` was read
     /// Returns the number of receives that are known to be posted and not yet taken. Reads the client's index if that number is
     /// less than `wanted`. A result above the queue's depth means that the client's index is invalid.
     uint32_t posted(const RqView& queue, uint32_t wanted) {
@@ -70,12 +70,12 @@ struct alignas(64) CqLane {
     uint32_t produced = 0;
     uint32_t consumer_seen = 0;
     bool dirty = false;        ///< has entries for which notify() has not been called
-    bool solicited = false;    ///< one of these entries is solicited or reports an error
-    bool unsettled = false;    ///< has entries for which no take_sleeper() was called after a fence
-    uint8_t lies = 0;          ///< number of consecutive wake-ups that woke no thread
-    uint8_t passed_over = 0;   ///< number of wake-ups requested while `lies` was too high, modulo 256
+    bool solicited = false;    ///< one of the entries since the last notify() is solicited or reports an error
+    bool unsettled = false;    ///< has entries for which take_sleeper() was not yet called after a fence
+    uint8_t lies = 0;          ///< number of consecutive wake-ups that found no sleeping thread, at most 255
+    uint8_t passed_over = 0;   ///< number of wake-ups requested since `lies` reached its limit, modulo 256
     uint32_t unannounced = 0;  ///< number of entries since the last notify()
-    uint64_t since = 0;        ///< time when the first of these entries was written, ns
+    uint64_t since = 0;        ///< time when the first entry since the last notify() was written, ns
 };
 
 /// A completion queue. Engine e writes only lane e. The engines share `fired`; a compare-exchange selects the engine that sends
@@ -90,7 +90,7 @@ struct Cq {
     uint32_t vector = 0;
     bool ignore_overrun = false;
     std::atomic<uint32_t> fired{0};      ///< last value of `arm` for which an event was sent
-    std::atomic<bool> dead{false};       ///< overrun: the CQ accepts no more entries (IBA 11.6.3.2: CQ in error)
+    std::atomic<bool> dead{false};       ///< no more entries, after an overrun or a failed resize (IBA 11.6.3.2: CQ in error)
     std::atomic<uint32_t> use_count{0};  ///< number of QPs attached; used by the conductor
     uint32_t moderation_count = 0, moderation_period_us = 0;
 };
@@ -107,8 +107,8 @@ struct Sleeper {
     }
 };
 
-/// Collects an engine's entries and writes them together. The cache lines of CQs come from the clients' cores. Single writes
-/// would wait for one line after the other; writes in a batch wait for all lines at the same time.
+/// Collects an engine's entries and writes them together. The cache lines of CQs come from the clients' cores. The engine would
+/// wait for the line of each single write, but waits for all lines of a batch at the same time.
 class Completions {
 public:
     /// Adds an entry whose `seq` is set. The client can see the entry after write_out() at the latest.
@@ -139,8 +139,8 @@ uint64_t event_due(const Cq& cq, const CqLane& lane);
 /// event ring is full or another engine is sending; the caller calls again later with the same `solicited`.
 bool notify(Cq& cq, bool solicited, io::EventRing& events);
 /// Called after entries were written. Returns true if a thread that polls this CQ may be sleeping and must be woken
-/// (abi::CqShared). A client can set `sleeping` without sleeping, so after some useless wake-ups rocid honours the flag only once
-/// in 64 times.
+/// (abi::CqShared). A client can set `sleeping` without sleeping. After 16 consecutive wake-ups that found no sleeping thread,
+/// the function therefore returns true for one in 64 calls only.
 bool take_sleeper(Cq& cq, CqLane& lane);
 /// Moves a lane to the memory of `to` (resize_cq). The entries that the client has not polled begin at the free-running index
 /// `consumer`; in the new memory they begin at index 0. Returns false, and changes nothing, if `consumer` is invalid or `to` is

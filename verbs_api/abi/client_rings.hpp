@@ -137,15 +137,16 @@ struct CqConsumer {
         const uint32_t i = ++index[next_lane];
         std::atomic_ref(lane(next_lane)->consumer).store(i, std::memory_order_release);
     }
-    /// Announces that this thread is about to sleep on the returned word. Returns nullptr if the CQ has an entry; then the thread
-    /// must not sleep.
+    /// Announces that this thread is about to sleep, and returns the word to sleep on. Returns nullptr if the CQ has an entry;
+    /// the thread must not sleep in this case.
     uint32_t* prepare_sleep() {
         std::atomic_ref(shared->sleeping).store(1, std::memory_order_relaxed);
         std::atomic_thread_fence(std::memory_order_seq_cst);
         return peek() == nullptr ? &shared->sleeping : nullptr;
     }
-    /// Requests an event for the next entry, or for the next solicited one. The caller polls once more afterwards. A pending
-    /// request for any entry is not narrowed to solicited entries (IBA 11.4.2.2).
+    /// Requests an event for the next entry or, with `solicited_only`, for the next entry that is solicited or reports an error.
+    /// The caller polls once more afterwards. A pending request for any entry is not narrowed to solicited entries (IBA
+    /// 11.4.2.2).
     void arm(bool solicited_only) {
         std::atomic_ref a(shared->arm);
         const uint32_t last = a.load(std::memory_order_relaxed);

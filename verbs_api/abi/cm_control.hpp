@@ -1,8 +1,8 @@
 // The bodies of the connection management operations (rdma_cm). These operations need no open device: librdmacm has its own
 // session, and each bound id names its device. An event channel is a socket on which rocid sends one EventSignal per waiting
-// event. The reply to cm_open_channel carries the client's end of this socket. cm_get_event fetches the event itself. If the
-// event's id was destroyed after the signal, cm_get_event finds no event. cm_close_channel fails with EBUSY while the channel has
-// ids.
+// event. The reply to cm_open_channel carries the client's end of this socket. The client fetches the event by cm_get_event. If
+// the event's id was destroyed after the signal, cm_get_event finds no event. cm_close_channel fails with EBUSY while the channel
+// has ids.
 #pragma once
 
 #include "control.hpp"
@@ -63,7 +63,7 @@ struct CmParam {
     uint8_t private_length, reserved;
     uint8_t private_data[kMaxCmPrivateData];
 };
-/// The body of cm_connect and cm_accept. For cm_accept rocid sends a REP or SIDR_REP.
+/// The body of cm_connect and cm_accept. For cm_connect rocid sends a REQ or SIDR_REQ, for cm_accept a REP or SIDR_REP.
 struct CmConnectRequest {
     uint32_t id;
     uint32_t reserved;
@@ -84,7 +84,7 @@ struct CmQpAttrRequest {
     uint32_t id;
     uint32_t qp_state;
 };
-/// In an event, `mask` 0 means that the attributes are not known yet at this step of the connection.
+/// If `mask` is 0 in an event, the attributes are not known yet at this step of the connection.
 struct CmQpAttrReply {
     uint32_t mask;
     uint32_t reserved;

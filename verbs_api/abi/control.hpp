@@ -86,7 +86,7 @@ enum class Op : uint16_t {
     cm_join,
     cm_leave,
     cm_write_event,
-    start_capture,  ///< reply fd: read end of a pipe with pcapng, until the session or the capture ends
+    start_capture,  ///< reply fd: read end of a pipe, to which rocid writes pcapng until the capture or the session ends
     stop_capture,
     open_qp,    ///< reply: HandleReply; destroy_qp frees the handle
     counters,   ///< reply fd: memfd of the counter page (counter_page.hpp)
@@ -224,7 +224,7 @@ struct QueryGidTableReply {
 
 // ---- memory ---------------------------------------------------------------------------------------------------------
 
-/// rocid maps the whole file as shared. A removed region remains mapped as long as an MR uses it.
+/// rocid maps the first `length` bytes of the file as shared. A removed region remains mapped as long as an MR uses the region.
 struct AddRegionRequest {
     uint64_t length;
     uint32_t writable;
@@ -232,7 +232,8 @@ struct AddRegionRequest {
 };
 
 /// A contiguous part of an MR. Segments are in ascending order, without gaps. If `region` is kNoHandle, `offset` is a virtual
-/// address of the client. rocid accesses this address through the client's /proc/self/mem; such accesses are slow and counted.
+/// address of the client. rocid accesses this address through the client's /proc/self/mem or /proc/PID/mem. rocid counts these
+/// accesses, because they are slow.
 struct MrSegment {
     uint32_t region;
     uint32_t reserved;
@@ -263,8 +264,8 @@ struct ReregMrRequest {
     RegMrRequest mr;
 };
 
-/// The request of add_chunk: shared memory for queues, of which the client has allocated all pages. rocid seals the file, so that
-/// no page can be removed. So the file must not have F_SEAL_SEAL or F_SEAL_WRITE yet.
+/// The request of add_chunk: shared memory for queues. The client has allocated all pages of the file. rocid writes to the file
+/// and seals it, so that no page can be removed. So the file must not have F_SEAL_SEAL or F_SEAL_WRITE yet.
 struct AddChunkRequest {
     uint64_t length;
 };
@@ -471,10 +472,10 @@ struct StartCaptureRequest {
     uint32_t snap_length;  ///< bytes to keep per frame; 0: all
     uint32_t reserved;
 };
-/// The reply to stop_capture. The remaining frames still come through the pipe before rocid closes it.
+/// The reply to stop_capture. rocid writes the remaining frames to the pipe before it closes the pipe.
 struct StopCaptureReply {
     uint64_t captured;
-    uint64_t missed;  ///< frames that were lost because the ring to the writer was full
+    uint64_t missed;  ///< frames that are not in the capture, because the ring to the writer was full
 };
 
 }  // namespace roci::abi

@@ -33,9 +33,9 @@ struct SqShared {
 };
 static_assert(sizeof(SqShared) == 64);
 
-/// The head of a receive queue or SRQ. `depth` slots of `stride` bytes follow. Posting needs no doorbell, because rocid reads
-/// `producer` when a message arrives and all receives known to rocid are consumed. A QP in error is the exception: rocid sets
-/// `ring`, and the client rings the doorbell after each post so that rocid flushes the receives.
+/// The head of a receive queue or SRQ. `depth` slots of `stride` bytes follow. Unless the QP is in error, posting needs no
+/// doorbell, because rocid reads `producer` when a message arrives and all receives known to rocid are consumed. If the QP is in
+/// error, rocid sets `ring`, and the client rings the doorbell after each post so that rocid flushes the receives.
 struct RqShared {
     alignas(kCacheLine) uint32_t producer;  ///< written by the client: number of WQEs posted so far
     alignas(kCacheLine) uint32_t ring;      ///< written by rocid; 1: the client rings the doorbell after posting
@@ -65,7 +65,8 @@ static_assert(sizeof(CqShared) == 64 && sizeof(CqLane) == 64);
 
 /// The doorbells of one session for one engine: a two-level bitmap of the session's QP and SRQ slots. A client sets the bit of
 /// the slot in `words`, then the bit of that word in `summary`. Both operations are seq_cst. rocid clears the bits in the
-/// opposite order. A bitmap cannot overflow. If a hostile client sets any bits, rocid still makes a bounded number of lookups.
+/// opposite order. A bitmap cannot overflow. Even if a hostile client sets arbitrary bits, rocid makes a bounded number of
+/// lookups.
 inline constexpr uint32_t kDoorbellSlots = 65536;
 struct DoorbellPage {
     alignas(kCacheLine) uint64_t summary[kDoorbellSlots / 64 / 64];

@@ -173,7 +173,7 @@ struct alignas(64) Cqe {
     uint64_t tag;        ///< tag matching: tag of the message
     uint32_t qpn;        ///< QP that the completion belongs to
     uint32_t byte_len;
-    uint32_t imm_or_inv;  ///< immediate data (big endian) or invalidated rkey; wc_flags says which
+    uint32_t imm_or_inv;  ///< immediate data (big endian) if wc_flags has kWcWithImm, or invalidated rkey if it has kWcWithInv
     uint32_t src_qp;      ///< UD: QP number of the sender; tag matching: app_ctx of the message's TMH
     uint32_t wqe_index;   ///< send: free-running index of the WQE; the client frees this slot and all slots before it
     uint32_t vendor_err;
@@ -184,7 +184,7 @@ struct alignas(64) Cqe {
     uint8_t sl;
     uint8_t reserved;
     uint16_t pkey_index;
-    uint32_t srq_handle;  ///< kCqeSrq: the SRQ whose slot the client frees
+    uint32_t srq_handle;  ///< kCqeSrq, kCqeTag: handle of the SRQ; for kCqeSrq the client frees a slot of it
     uint32_t seq;
 };
 static_assert(sizeof(Cqe) == 64 && offsetof(Cqe, seq) == 60);

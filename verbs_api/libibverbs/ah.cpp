@@ -60,7 +60,7 @@ int fail_with(int err) {
 }
 
 /// Fills in the address of a reply. The datagram's source `from` becomes the destination, and its destination `to` becomes the
-/// source GID. Fails with EINVAL if the destination is a multicast address, because such an address is not in the GID table.
+/// source GID. Fails with EINVAL if `to` is a multicast address, because the GID table has no multicast addresses.
 int reply_address(ibv_context* context, uint8_t port, const ibv_gid& from, const ibv_gid& to, bool multicast, ibv_ah_attr& attr) {
     if (multicast) return fail_with(EINVAL);
     const int index = own_gid_index(context, port, to);

@@ -20,7 +20,7 @@ struct Mapping {
 /// Maps the whole file of `fd` and closes `fd`. On failure `base` is nullptr and errno is set.
 Mapping map_fd(int fd, bool writable);
 void unmap(Mapping& mapping);
-/// Allocates the pages of a part of a shared memory file. The kernel charges them to this process. Returns 0 or an errno.
+/// Allocates the pages of a part of a shared memory file, so that the kernel charges them to this process. Returns 0 or an errno.
 int allocate_pages(int fd, uint64_t offset, uint64_t length);
 /// Called in a fork's child. Replaces the mapping by private memory, so that the child cannot change the parent's queues.
 void replace_by_private(const Mapping& mapping);
@@ -32,7 +32,7 @@ public:
     Arena& operator=(const Arena&) = delete;
     ~Arena();
     void use_huge_pages(bool huge) { huge_ = huge; }
-    /// Makes the mapping chunk `id` of the arena. Returns 0 or an errno.
+    /// Adds the mapping to the arena as the chunk with number `id`. Returns 0 or an errno.
     int add_chunk(uint32_t id, const Mapping& chunk);
     /// Makes a chunk of `length` bytes and allocates all its pages. The caller closes `fd`. On failure `base` is nullptr and
     /// errno is set.

@@ -19,8 +19,8 @@ namespace roci::client {
 namespace {
 
 /// Returns true for errors that programs cause on purpose. Such errors are logged only if ROCI_LOG requests all messages.
-/// Programs call verbs to test for support, libfabric searches the largest inline size by creating QPs, and perftest disconnects
-/// ids of datagram services.
+/// For example, programs call verbs to test for support, libfabric searches the largest inline size by creating QPs, and perftest
+/// disconnects ids of datagram services.
 bool is_expected(abi::Op op, int error, std::string_view reason) {
     if (error == EOPNOTSUPP) return true;
     if (error != EINVAL) return false;

@@ -69,7 +69,8 @@ int post_recv(ibv_qp*, ibv_recv_wr*, ibv_recv_wr** bad);
 int post_srq_recv(ibv_srq*, ibv_recv_wr*, ibv_recv_wr** bad);
 /// Returns the opcodes that a QP type may post: bit n stands for number n of enum ibv_wr_opcode.
 uint32_t sendable_opcodes(ibv_qp_type type);
-/// Publishes the filled slots and wakes the engine if it sleeps. The caller holds sq_lock.
+/// Publishes the filled slots. If the QP was idle, rings the doorbell, and wakes the engine if the engine sleeps. The caller
+/// holds sq_lock.
 void ring(Qp& qp);
 /// Returns true in the states in which send work requests may be posted (IBA 10.8.2: RTS, SQD, SQE and Error).
 bool takes_sends(ibv_qp_state state);
@@ -86,8 +87,8 @@ bool forget_context(Context*);
 /// Finds the open context of this process whose cmd_fd is the same socket as `fd`, and adds a user to the context. Returns
 /// nullptr if no context has this socket.
 Context* find_by_cmd_fd(int fd);
-/// Returns the context for requests that need no other object. If a fork's child inherited the context, this is a new context,
-/// which the first such request opens. Returns nullptr if the new context cannot be opened.
+/// Returns the context for requests that need no other object. If a fork's child inherited the context, returns a new context,
+/// which the first of these requests opens. Returns nullptr if the new context cannot be opened.
 Context* serving(Context&);
 
 }  // namespace roci::client

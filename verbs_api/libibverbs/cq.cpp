@@ -128,7 +128,8 @@ void to_verbs(const abi::Cqe& e, ibv_wc& wc) {
     wc.dlid_path_bits = 0;
 }
 
-/// Logs the first failure of each kind, because many programs do not print the cause.
+/// Logs the cause of a failed completion, because many programs do not print it. By default, only the first failure with each
+/// cause is printed.
 [[gnu::cold]] void report_failure(const abi::Cqe& e) {
     const abi::ReasonText* reason = abi::find_reason(e.vendor_err);
     if (reason == nullptr || reason->reason == abi::Reason::flushed) return;

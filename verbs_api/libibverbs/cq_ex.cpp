@@ -1,4 +1,4 @@
-// The iterator over completions of ibv_cq_ex. start_poll takes the lock, end_poll releases it.
+// The iterator over completions of ibv_cq_ex. start_poll takes the lock, and end_poll releases it.
 #include <time.h>
 
 #include "context.hpp"
@@ -43,7 +43,7 @@ uint32_t read_src_qp(ibv_cq_ex* p) { return current(p).src_qp; }
 uint8_t read_sl(ibv_cq_ex* p) { return current(p).sl; }
 uint64_t read_completion_ts(ibv_cq_ex* p) { return current(p).timestamp; }
 
-// RoCE has no LIDs. Completions of rocid carry no VLAN and no flow tag.
+// The following functions return 0, because RoCE has no LIDs, and completions of rocid carry no VLAN and no flow tag.
 uint32_t read_slid(ibv_cq_ex*) { return 0; }
 uint8_t read_dlid_path_bits(ibv_cq_ex*) { return 0; }
 uint16_t read_cvlan(ibv_cq_ex*) { return 0; }
@@ -73,8 +73,8 @@ uint64_t wall_clock_lead() {
     return lead;
 }
 
-/// The process computes the offset only once. So in all threads the wall-clock times of completions have the order and distances
-/// of the timestamps. A later step of the wall clock has no effect on them.
+/// The process computes the offset only once, so in all threads the wall-clock times of completions have the order and distances
+/// of the timestamps. A later step of the wall clock has no effect on the returned times.
 uint64_t read_completion_wallclock_ns(ibv_cq_ex* p) {
     static const uint64_t lead = wall_clock_lead();
     return current(p).timestamp + lead;

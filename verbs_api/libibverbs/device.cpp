@@ -85,7 +85,7 @@ int find_device(Connection& link, const char* name, abi::DeviceEntry& out) {
 
 using namespace roci::client;
 
-// If rocid cannot be used, the list is empty. NULL would mean that the verbs library itself is broken.
+// If rocid cannot be used, the list is empty and not NULL, because NULL would mean that the verbs library itself is broken.
 ibv_device** ibv_get_device_list(int* num_devices) {
     if (num_devices != nullptr) *num_devices = 0;
     roci::abi::ListDevicesReply reply;

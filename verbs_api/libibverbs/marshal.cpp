@@ -1,4 +1,4 @@
-// Conversions between the kernel's structs and those of verbs (ibv_copy_*_kern). rdma-core's librdmacm calls them.
+// Conversions between the kernel's structs and those of verbs (ibv_copy_*_kern). rdma-core's librdmacm calls these functions.
 #include <infiniband/sa.h>
 #include <rdma/ib_user_sa.h>
 #include <rdma/ib_user_verbs.h>

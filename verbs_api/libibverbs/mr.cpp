@@ -13,7 +13,8 @@ constexpr unsigned kRemoteWriting = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_
 constexpr unsigned kMandatory = IBV_ACCESS_LOCAL_WRITE | kRemoteWriting | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_MW_BIND |
                                 IBV_ACCESS_ZERO_BASED | IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB;
 
-/// Removes flags that are only hints. Returns 0 or an errno. Remote write and remote atomic require local write (IBA 11.2.7.1).
+/// Checks the access flags and removes those that are only hints. Returns 0 or EINVAL. Remote write and remote atomic require
+/// local write (IBA 11.2.7.1).
 int check_access(unsigned& access) {
     access &= ~unsigned(IBV_ACCESS_OPTIONAL_RANGE);
     if ((access & ~kMandatory) != 0) return EINVAL;
@@ -121,7 +122,8 @@ int check_advice(const Mr* mr, const ibv_pd* pd, ibv_advise_mr_advice advice, co
     return 0;
 }
 
-/// Loads the pages into memory. Kernels before 5.14 cannot do this (EINVAL), so on them the first access loads the pages.
+/// Loads the pages into memory. Returns 0 on kernels before 5.14 too, which refuse the request with EINVAL. The first access then
+/// loads the pages.
 int prefetch(uint64_t addr, uint32_t length, bool write) {
     constexpr uint64_t kPage = 4096;
     constexpr int kPopulateRead = 22, kPopulateWrite = 23;  // MADV_POPULATE_*
@@ -208,7 +210,8 @@ int ibv_rereg_mr(ibv_mr* p, int flags, ibv_pd* pd, void* addr, size_t length, in
 
     NewMr to{new_pd ? pd : p->pd, moved ? addr : p->addr, moved ? length : p->length, new_access ? unsigned(access) : mr.access};
     if (const int err = check_access(to.access); err != 0) return bad_input(err);
-    // Write access may need descriptors that are open for writing, so a new right to write also acquires the memory again.
+    // If the MR gains the right to write, the library acquires the memory again, because write access may need descriptors that
+    // are open for writing.
     const bool other_way = ((to.access ^ mr.access) & IBV_ACCESS_ON_DEMAND) != 0;
     const bool reach_again = moved || other_way || (new_access && needs_write(to.access) && !needs_write(mr.access));
     Context& c = *Context::from(p->context);

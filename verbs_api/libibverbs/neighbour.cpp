@@ -48,7 +48,7 @@ bool multicast_mac(const Address& a, Mac& mac) {
     return false;
 }
 
-/// Returns true if an entry of a neighbour dump is for `a` and has a usable MAC address.
+/// Returns true if an entry of a neighbour dump is for `a` and has a usable MAC address, and sets `mac` to this address.
 bool matches(const nlmsghdr* h, const Address& a, Mac& mac) {
     const auto* m = static_cast<const ndmsg*>(NLMSG_DATA(h));
     constexpr int kUsable = NUD_REACHABLE | NUD_STALE | NUD_DELAY | NUD_PROBE | NUD_PERMANENT | NUD_NOARP;

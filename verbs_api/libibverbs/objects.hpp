@@ -110,7 +110,7 @@ struct Srq {
     static Srq* from(ibv_srq* p) { return reinterpret_cast<Srq*>(p); }
 };
 
-/// A window, and the key that it gets when the bind is posted.
+/// A window, and the key that the window gets when the bind is posted.
 struct Bind {
     ibv_mw* window;
     uint32_t rkey;

@@ -1,4 +1,4 @@
-// Protection domains, parent domains, thread domains, XRC domains.
+// Protection domains, parent domains, thread domains and XRC domains.
 #include "context.hpp"
 
 namespace roci::client {

@@ -98,7 +98,7 @@ void fill_public(Qp& qp, ibv_context* context, const ibv_qp_init_attr_ex& a, con
     pthread_cond_init(&p.cond, nullptr);
 }
 
-/// Creates the QP. On success a.cap has the granted capabilities.
+/// Creates the QP and sets a.cap to the granted capabilities.
 ibv_qp* create(ibv_context* context, ibv_qp_init_attr_ex& a) {
     if (const int err = check(context, a); err != 0) return fail<ibv_qp>(err);
     Context& c = *Context::from(context);
@@ -130,8 +130,8 @@ ibv_qp* create(ibv_context* context, ibv_qp_init_attr_ex& a) {
     return qp.release()->base();
 }
 
-/// Removes the remaining entries of a destroyed or reset QP from its CQs, as rdma-core's drivers do. IBA 10.2.4.4 makes this
-/// optional.
+/// Removes the remaining entries of a destroyed or reset QP from its CQs, as rdma-core's drivers do. IBA 10.2.4.4 permits the
+/// removal but does not require it.
 void purge(Context& c, const ibv_qp& p) {
     if (p.send_cq != nullptr) purge_qp(*Cq::from(p.send_cq), c, p.qp_num);
     if (p.recv_cq != nullptr && p.recv_cq != p.send_cq) purge_qp(*Cq::from(p.recv_cq), c, p.qp_num);

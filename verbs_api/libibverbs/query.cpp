@@ -75,7 +75,8 @@ ibv_port_attr to_verbs(const abi::PortAttr& a) {
     return out;
 }
 
-/// Queries the device again, and fails with EIO if rocid has ended. The attributes that were read at open would hide this.
+/// Queries the device again, and fails with EIO if rocid has ended. The attributes that were read at open would hide the end of
+/// rocid.
 int refresh(Context& c, abi::DeviceAttr& attr) {
     Context* s = serving(c);
     return s != nullptr ? s->call(abi::Op::query_device, abi::Empty{}, attr) : EIO;

@@ -1,5 +1,5 @@
-// The memory of this process that rocid has mapped. The library passes each file to rocid once. Several memory regions can use
-// the file.
+// The memory of this process that rocid has mapped. Memory regions with the same RegionKey share one mapping of the file in
+// rocid.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// The lock of posts and polls. They hold the lock for a few dozen instructions. A waiting thread spins first. Then it yields,
-// because the scheduler may have preempted the holder for this thread. The lock can be disabled for objects that the program uses
-// from one thread at a time.
+// The lock of posts and polls. A post or poll usually holds the lock for a few dozen instructions, so a waiting thread spins
+// first. Then the thread yields, because the scheduler may have preempted the holder to run this thread. The lock can be disabled
+// for objects that the program uses from one thread at a time.
 #pragma once
 
 #include <sched.h>

@@ -94,7 +94,7 @@ int copy_hints(const rdma_addrinfo& h, rdma_addrinfo& out) {
 int rdma_getaddrinfo(const char* node, const char* port, const rdma_addrinfo* hints, rdma_addrinfo** res) {
     if (node == nullptr && port == nullptr && hints == nullptr) return fail(EINVAL);
     if (const int error = roci::rdmacm::service().open(); error != 0) return fail(error);
-    // RAI_SA asks the subnet administrator of InfiniBand. RoCE has no subnet administrator.
+    // RAI_SA requests a query to InfiniBand's subnet administrator, which RoCE does not have.
     if (hints != nullptr && (hints->ai_flags & roci::rdmacm::kRaiSa) != 0) return fail(EOPNOTSUPP);
     struct Free {
         void operator()(rdma_addrinfo* list) const { rdma_freeaddrinfo(list); }

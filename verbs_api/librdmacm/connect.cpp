@@ -122,7 +122,8 @@ int rdma_disconnect(rdma_cm_id* p) {
     return complete(id);
 }
 
-// The options of enhanced connection establishment (ECE) are vendor-specific. rocid's devices have none.
+// rocid's devices have none of the vendor-specific options of enhanced connection establishment (ECE), so rdma_set_local_ece()
+// only checks its arguments, and rdma_get_remote_ece() returns zeros.
 int rdma_set_local_ece(rdma_cm_id* id, ibv_ece* ece) {
     if (id == nullptr || id->qp != nullptr || ece == nullptr || ece->vendor_id == 0 || ece->comp_mask != 0) return fail(EINVAL);
     return 0;

@@ -1,4 +1,5 @@
 // Endpoints: rdma_create_ep creates an id, binds or resolves its address, and creates its QP if the program passes attributes.
+// For a listener, it stores the attributes for the QPs of requests.
 #include <cstdlib>
 #include <cstring>
 #include <utility>

@@ -9,7 +9,7 @@ struct Event {
     rdma_cm_event event;
     uint8_t private_data[abi::kMaxCmPrivateData];
     Id* counted;   ///< the id whose counter an acknowledgement increments
-    Group* group;  ///< the group whose counter an acknowledgement increments
+    Group* group;  ///< the group whose counter an acknowledgement increments; nullptr for events of no group
 };
 
 void count_group(Group& group);

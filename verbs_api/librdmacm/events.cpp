@@ -124,8 +124,8 @@ bool process(Event& e, const abi::CmEventReply& r) {
     }
 }
 
-/// The lock makes an event wait for the rdma_join_multicast() call that caused it: rocid may report the event before this call
-/// has stored the group.
+/// Returns the id's group with this handle, or nullptr. The lock makes an event wait until the rdma_join_multicast() call that
+/// caused the event has stored the group, because rocid may report the event earlier.
 Group* find_group(Id& id, uint32_t handle) {
     pthread_mutex_lock(&id.mutex);
     Group* g = id.groups;

@@ -46,7 +46,7 @@ struct Id {
     size_t connect_length;
     int events_completed;
     int connect_error;
-    int sync;  ///< 1 if the program gave the id no channel: calls then wait for their events
+    int sync;  ///< 1 if the program gave the id no channel; in this case, calls wait for their events
     pthread_cond_t cond;
     pthread_mutex_t mutex;
     // fields of this library

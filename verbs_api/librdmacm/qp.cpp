@@ -49,8 +49,8 @@ ibv_xrcd* xrc_domain(const rdma_cm_id& id) {
     return device->xrcd;
 }
 
-/// Gets the attributes for a transition of the id's QP: from the id's last event if the event had them, else by a request to
-/// rocid.
+/// Sets `attr` and `mask` to the attributes for a transition of the id's QP. Takes them from the id's last event if the event had
+/// them, otherwise requests them from rocid.
 int known_attributes(rdma_cm_id& p, ibv_qp_state state, ibv_qp_attr& attr, int& mask) {
     Id& id = *Id::from(&p);
     pthread_mutex_lock(&id.mutex);

@@ -1,4 +1,4 @@
-// Resolves an address and a route. If the program gave the id no channel, both calls wait for their event.
+// Resolves an address and a route. If the program gave the id no channel, each of the two calls waits for its event.
 #include <cstring>
 
 #include "id.hpp"

@@ -53,9 +53,9 @@ void answer(Call& c, const Cq& cq) {
     c.answer(abi::CreateCqReply{cq.ring.handle, cq.ring.generation, cq.depth, cq.ring.lane_count, cq.memory.where()});
 }
 
-/// Called if some lanes have moved to `partial` and another lane did not fit, because its engine completed requests meanwhile.
-/// Moves all lanes to a third ring, `roomy`, of the old depth. This move fails only if an index of the client is invalid: then
-/// the CQ is dead and keeps all three rings.
+/// Called if some lanes have moved to `partial` and another lane did not fit, because its engine had completed further requests.
+/// Moves all lanes to a third ring, `roomy`, of the old depth. If this move fails, an index of the client is invalid. In this
+/// case, the CQ is dead and keeps all three rings.
 Outcome fall_back(Call& c, Cq& cq, Ring& partial, Ring& roomy, uint32_t moved, const uint32_t* consumer) {
     if (roomy.memory && move_all(c.state, cq, roomy, consumer, moved) == cq.ring.lane_count) {
         adopt(c.state, c.session, cq, roomy);

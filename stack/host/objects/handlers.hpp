@@ -52,7 +52,7 @@ Outcome modify_srq(Call&);
 Outcome query_srq(Call&);
 Outcome destroy_srq(Call&);
 void retire(State&, Srq&);          ///< removes the SRQ from its engine
-void free_resources(State&, Srq&);  ///< frees the SRQ's memory and number; called after fence_all()
+void free_resources(State&, Srq&);  ///< frees the engine's part of the SRQ and the SRQ's number; called after fence_all()
 
 // qp.cpp
 Outcome create_qp(Call&);
@@ -67,7 +67,8 @@ int snapshot(State&, const Qp&, qp::Snapshot& out);  ///< reads the QP's state f
 // qp_open.cpp
 Outcome open_qp(Call&);
 void share(Xrcd&, const std::shared_ptr<Qp>& target);  ///< lets other sessions open a new XRC target
-/// Removes a handle of a QP that has other handles. Returns false if the QP has no other handle; the caller must then destroy it.
+/// Removes a handle of a QP that has other handles. Returns false if the QP has no other handle; the caller must then destroy the
+/// QP.
 bool leave(State&, const qp::Owner&, Qp&);
 // qp_modify.cpp
 Outcome modify_qp(Call&);

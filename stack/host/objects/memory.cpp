@@ -1,4 +1,4 @@
-// Protection domains, mapped regions of a client's memory, and MRs in these regions.
+// Protection domains, mapped regions of a client's memory, and MRs.
 #include <algorithm>
 
 #include "host/objects/handlers.hpp"
@@ -30,7 +30,8 @@ struct Layout {
     bool slow = false;
 };
 
-/// Merges adjacent segments of the same mapping, because engines access a single segment faster.
+/// Adds a segment. Merges it with the last segment if both are adjacent, in one mapping or in unmapped memory, because engines
+/// access a single segment faster.
 void add_segment(Layout& l, const mem::Segment& s) {
     if (!l.segments.empty()) {
         mem::Segment& last = l.segments.back();
@@ -226,13 +227,13 @@ Outcome alloc_null_mr(Call& c) {
 
 namespace {
 
-/// Checks that no window is bound to the region, and prevents further binds. Fails with EINVAL, as Soft-RoCE does.
+/// Prevents further binds of windows to the region. Fails with EINVAL if a window is bound, as Soft-RoCE does.
 Outcome must_have_no_windows(mem::MemoryRegion& region) {
     if (mem::close_to_windows(region)) return done();
     return fail(EINVAL, "{} memory windows are bound to the MR: invalidate or deallocate them first", region.users.load());
 }
 
-/// The new properties of a region: those of the old region, changed by `in.flags`.
+/// The new properties of a region: those of the old region, with the changes that the request's flags select.
 struct Replacement {
     Pool<mem::MemoryRegion>::Handle region;
     Pd* pd = nullptr;  ///< the new PD; nullptr if it does not change
@@ -270,7 +271,7 @@ void keep_layout(mem::MemoryRegion& fresh, const mem::MemoryRegion& old) {
 
 }  // namespace
 
-/// Replaces a region in the key table by a new one. The key changes only if the translation changes, because the old key must not
+/// Replaces a region in the key table by a new one. If the translation changes, the key changes too, because the old key must not
 /// give access to new memory.
 Outcome rereg_mr(Call& c) {
     const auto in = c.in<abi::ReregMrRequest>();

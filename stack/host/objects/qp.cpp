@@ -51,7 +51,8 @@ struct Parts {
 
 Outcome find_parts(Call& c, const abi::CreateQpRequest& in, const Needs& needs, Parts& p) {
     Session& s = c.session;
-    // An XRC target has no PD. The SRQ of each request determines the memory that the request may access (IBA annex A14.2.3).
+    // An XRC target has no PD, because the SRQ of each request determines the memory that the request may access (IBA annex
+    // A14.2.3).
     if (needs.type == qp::Type::xrc_recv) return look_up(s.xrcds, in.xrcd, "XRC domain", p.xrcd);
     if (Outcome o = look_up(s.pds, in.pd, "PD", p.pd); o.failed()) return o;
     if (needs.send) {
@@ -76,7 +77,7 @@ Outcome check_request(Call& c, const abi::CreateQpRequest& in, const Needs*& nee
     return has_room(c.session.qps, kQpSlots, "QP");
 }
 
-/// Allocates the queues. `cap` contains the granted capabilities.
+/// Allocates the queues. Sets `cap` to the granted capabilities.
 Outcome lay_out(Call& c, const abi::CreateQpRequest& in, const Needs& needs, const Srq* srq, Qp& qp, qp::Spec& spec,
                 abi::QpCap& cap) {
     if (needs.send) {
@@ -96,7 +97,7 @@ Outcome lay_out(Call& c, const abi::CreateQpRequest& in, const Needs& needs, con
     return done();
 }
 
-/// Adds the QP to its engine and publishes its number, so that it can receive packets.
+/// Adds the QP to its engine, and publishes the QP's number so that the engine can find the QP of a packet.
 Outcome start(State& state, Qp& qp, const qp::Spec& spec, const qp::Owner& owner) {
     qp.engine_side = state.qps.create(spec, owner);
     if (qp.engine_side == nullptr) return fail(ENOMEM, "no memory for another QP");
@@ -211,7 +212,7 @@ Outcome destroy_qp(Call& c) {
     }
     if (!qp->groups.empty()) return fail(EBUSY, "the QP is attached to {} multicast groups; detach it first", qp->groups.size());
     if (!retire(c.state, *qp)) return wait_for_memory();
-    // The fence is for the other engines, because the QP's own engine has no reference any more.
+    // Only other engines may still refer to the QP, because RemoveQp has removed all references of the QP's own engine.
     if (c.state.engine_load.size() > 1) c.state.fence_all();
     free_resources(c.state, *qp);
     c.session.qps.erase(handle);

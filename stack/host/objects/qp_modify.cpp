@@ -90,8 +90,8 @@ void remember(abi::QpAttr& to, const abi::QpAttr& from, uint32_t mask) {
     set(qp::kAttrSqPsn, to.sq_psn, from.sq_psn);
 }
 
-/// Sends the change to the engine, which checks whether the transition is legal. Unless the change is a trial, the engine
-/// executes a legal transition.
+/// Sends the change to the engine, which checks whether the transition is legal. If the transition is legal and the change is not
+/// a trial, the engine executes the transition.
 Outcome command(State& state, const Qp& qp, const qp::Change& change, qp::Decision& step) {
     engine::ModifyQp command{.qp = qp.engine_side.get(), .change = &change, .step = &step};
     const int error = state.execute(qp.spec().engine, command);
@@ -112,7 +112,7 @@ Outcome translate(Call& c, const abi::ModifyQpRequest& in, const Qp& qp, qp::Cha
 }
 
 /// Executes a transition by one command. If translate() fails or has to wait, the command is a trial that only checks whether the
-/// transition is legal. So an illegal transition is refused as such and does not wait for a neighbour.
+/// transition is legal. So an illegal transition is refused at once, even if the neighbour's address is not known yet.
 Outcome modify_once(Call& c, const abi::ModifyQpRequest& in, Qp& qp) {
     qp::Change change;
     PeerClaim peer;

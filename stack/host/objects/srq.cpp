@@ -110,7 +110,7 @@ Outcome check_change(Call& c, Srq& srq, const abi::ModifySrqRequest& in, uint32_
     return done();
 }
 
-/// Moves the queued requests to a new ring. The engine does this between two messages.
+/// Moves the queued requests to a new ring. The engine executes the move between two of its rounds.
 Outcome resize(Call& c, Srq& srq, uint32_t depth) {
     const rings::RqView& now = srq.queue();
     const RqShape shape{depth, now.stride, now.max_sge};

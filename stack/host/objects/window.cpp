@@ -1,5 +1,5 @@
-// Allocates memory windows. A QP binds a window's key to a part of a region by a work request. Engines bind and invalidate
-// windows (mem/window.cpp).
+// Allocates and frees memory windows. A QP binds a window's key to a part of a region by a work request. Engines bind and
+// invalidate windows (mem/window.cpp).
 #include "host/objects/handlers.hpp"
 
 namespace roci::host::objects {
@@ -48,7 +48,7 @@ void free_resources(State& state, Mw& mw) {
     mem::let_go(state.shared.keys, *mw.region);
     const Key last = mw.region->key;
     state.key_variant[last.index()] =
-        uint8_t(last.value);  // binds have chosen the variant; the next key with this index gets another one
+        uint8_t(last.value);  // the program chose the variant in the last bind; the next key gets another
     state.keys.release(last.index());
 }
 

@@ -87,8 +87,8 @@ void ask(State& state, const neighbour::Question& q) {
 void on_solicitation(State& state, uint32_t port, const Message& m) {
     const DeviceConfig& device = state.devices[port];
     const bool ours = has_gid(device, m.target);
-    // A neighbour that solicits our address will send us packets that we answer. So the neighbour's MAC address is stored from
-    // the solicitation (RFC 826, RFC 4861 7.2.3).
+    // A neighbour that solicits our address will send us packets that we answer, so a solicitation of our address may create a
+    // cache entry. Any other solicitation only updates an existing entry (RFC 826, RFC 4861 7.2.3).
     if (!m.sender.is_zero() && !m.link.is_zero() && on_link(device, m.sender) && !has_gid(device, m.sender))
         state.neighbours->cache.heard({port, m.sender}, m.link, state.now, ours);
     if (!ours) return;

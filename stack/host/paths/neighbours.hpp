@@ -44,7 +44,8 @@ struct Neighbours {
 Outcome find_neighbour(State&, uint32_t device, const Gid& source, const Gid& dest, MacAddress& mac);
 /// Stores the source MAC address of a frame from `peer`, for ports that cannot resolve neighbours (Resolver::none).
 void overhear(State&, uint32_t device, const Gid& peer, const MacAddress& mac);
-/// Processes frames of ports with Resolver::own. Moves requests and ids whose resolution has ended to `ready` and `settled_ids`.
+/// Processes received frames of ports with Resolver::own, and the timers of the cache. Moves requests and ids whose resolution
+/// has ended to `ready` and `settled_ids`.
 void service(State&);
 /// Sends the solicitations of the cache.
 void ask_neighbours(State&);

@@ -20,7 +20,7 @@ void publish(State& state, uint32_t device) {
 }
 
 /// Replaces the addresses of a device. An address that remains keeps its index, because QPs, address handles and programs refer
-/// to the index. A new address gets the first free index.
+/// to the index. A new address gets the first free index. Returns true if an address was added or removed.
 bool replace(DeviceConfig& d, std::span<const DeviceAddress> now, size_t most) {
     bool changed = false;
     d.prefixes.resize(d.gids.size());

@@ -1,4 +1,4 @@
-// Addresses and ports of ids: finds the device for an address and allocates ports.
+// Addresses and ports of ids: binds ids, resolves addresses and routes, and starts listeners.
 #include <algorithm>
 #include <bit>
 
@@ -86,7 +86,7 @@ std::optional<Place> loopback_of(const State& state, bool ipv4) {
 
 /// Returns true if a device has a kernel interface. Some programs (libfabric) find devices by their interfaces. If there are
 /// interfaces, binding to 127.0.0.1 selects no device, as in the kernel, so that such programs try all devices. Without
-/// interfaces such programs know only 127.0.0.1, so binding to 127.0.0.1 selects the first device.
+/// interfaces such programs know only 127.0.0.1, so binding to 127.0.0.1 selects the device of loopback_of().
 bool has_interfaces(const State& state) {
     return std::any_of(state.devices.begin(), state.devices.end(),
                        [](const DeviceConfig& d) { return d.resolver == Resolver::kernel || d.resolver == Resolver::socket; });
@@ -226,7 +226,8 @@ Outcome bind_source(Call& c, CmId& id, const abi::CmResolveRequest& in) {
     return bind_to(c.state, c.session.id, id, source);
 }
 
-/// Selects the device and source address for `dest`. Replaces a loopback or wildcard address in `dest` by the device's address.
+/// Selects the device and source address for `dest` if the id has none yet. Replaces a loopback or wildcard address in `dest` by
+/// the device's address.
 Outcome choose_device(State& state, CmId& id, uint16_t family, Gid& dest) {
     const bool own = is_any(dest) || is_loopback(dest);
     if (own) {
@@ -254,7 +255,7 @@ Outcome resolve_addr(Call& c) {
     if (Outcome o = check_address(in.dest); o.failed()) return o;
     if (id->state != IdState::idle && id->state != IdState::bound)
         return fail(EINVAL, "the id has a resolved address already, or listens");
-    // Each failed resolution adds an event that remains until the program fetches the event.
+    // The number of waiting events is limited, because a program can repeat a failed resolution, and each one adds an event.
     constexpr uint32_t kMostWaiting = 64;
     if (id->events_waiting >= kMostWaiting)
         return fail(ENOMEM, "the id has {} events that were not fetched, the limit", id->events_waiting);

@@ -134,7 +134,7 @@ void init_attributes(const CmId& id, const cm::Connection* conn, abi::CmQpAttrRe
 }
 
 /// Sets the attributes for RTR. The starting PSN in a message is the first PSN that the sender of the message expects to receive
-/// (IBA 12.7.31; as in Linux).
+/// (IBA 12.7.31; as in Linux). So rq_psn is the PSN of our own message.
 void rtr_attributes(const State& state, const CmId& id, const cm::Connection& conn, abi::CmQpAttrReply& r) {
     r.mask = qp::kAttrState | qp::kAttrAv | qp::kAttrPathMtu | qp::kAttrDestQpn | qp::kAttrRqPsn;
     r.attr.qp_state = kStateRtr;

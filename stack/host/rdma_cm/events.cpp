@@ -191,7 +191,7 @@ void send_one(State& state, const cm::Outgoing& m) {
 bool exists(const CmClient& client, uint32_t handle, uint32_t generation) {
     return client.ids.find(handle) != nullptr && client.ids.generation(handle) == generation;
 }
-/// Returns true if an id of the event was destroyed.
+/// Returns true if the event's id or, for CONNECT_REQUEST, the new id was destroyed.
 bool stale(const CmClient& client, const CmEvent& e) {
     return !exists(client, e.id, e.id_generation) || (e.child != abi::kNoHandle && !exists(client, e.child, e.child_generation));
 }
@@ -208,8 +208,9 @@ void push_event(State& state, uint32_t session, CmId& id, CmEvent event) {
     state.platform.signal_channel(session, kCmChannelBase + id.channel, state.cm->next_signal++);
 }
 
-/// Such an event is usually removed when it reaches the head of the queue. If more than half of the queue are such events, all of
-/// them are removed at once. Searching the queue for each destroyed id would take quadratic time.
+/// An event of a destroyed id is usually removed when the event reaches the head of the queue. If more than half of the queue are
+/// events of destroyed ids, all of these are removed at once. To search the queue for each destroyed id would take quadratic
+/// time.
 void forget_events(CmClient& client, uint32_t handle, uint32_t count) {
     constexpr uint32_t kFew = 32;
     CmChannel* channel = client.channels.find(handle);

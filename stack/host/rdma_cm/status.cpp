@@ -9,7 +9,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr size_t kMostListeners = 1024;  ///< limit of listeners that are shown; further listeners are only counted
+constexpr size_t kMostListeners = 1024;  ///< limit of listeners that are shown
 
 const char* space_name(cm::PortSpace s) {
     switch (s) {

@@ -22,7 +22,8 @@ void append(std::vector<std::byte>& to, const void* from, size_t length) {
     to.insert(to.end(), p, p + length);
 }
 
-/// Limit of the length of a reason. A reply must fit into kMaxMessage, and the reason is its only part without a fixed limit.
+/// Limit of the length of a reason in bytes. The limit exists because a reply must fit into kMaxMessage, and only the reason has
+/// no other limit.
 constexpr size_t kMaxReason = 1024;
 
 Reply make_reply(uint32_t cookie, Outcome&& outcome, Call* call) {

@@ -16,7 +16,7 @@ const rdma_cm::CmClient* cm_of(const State& state, const Session& s) {
     return it == state.cm->clients.end() ? nullptr : &it->second;
 }
 
-/// The amount of a resource that a session uses.
+/// One resource: the amount that a session uses, and the limit of rocid.
 struct Row {
     uint64_t (*used)(const State&, const Session&);
     uint64_t Limits::*whole = nullptr;  ///< the limit of rocid; nullptr if the size of a table is the limit
@@ -34,7 +34,7 @@ uint64_t resolving_of(const State& state, const Session& s) {
     return uint64_t(std::ranges::count(state.neighbours->ids, s.id, &paths::HeldId::session));
 }
 
-/// The use is counted by user: rate_line().
+/// The use of a rate is not counted by session; set_rate() reads the counters of the user.
 uint64_t by_user(const State&, const Session&) { return 0; }
 
 /// The rows are in the order of kUserLimits.
@@ -89,7 +89,7 @@ uint64_t one(const Call&) { return 1; }
 /// only if the limit is already reached.
 uint64_t none(const Call&) { return 0; }
 
-/// Returns 0 if a CQ cannot have so many entries, because the handler refuses such a request.
+/// Returns 0 if `cqe` is more than a CQ can have, because the handler then refuses the request.
 uint64_t entries(const Call& c, uint32_t cqe) { return cqe > c.state.limits.max_cqe ? 0 : cqe; }
 
 /// The amount of a resource that a request takes.
@@ -227,7 +227,7 @@ bool may_open_session(State& state, const Client& who) {
 
 namespace {
 
-/// Sets the use of a resource that is a rate. A limit of 0 is no limit.
+/// Fills in the line of a resource that is a rate. Removes a limit of 0, because 0 means that there is no limit.
 void set_rate(const State& state, uint32_t uid, size_t resource, QuotaLine& line) {
     if (line.limit == uint64_t{0}) line.limit.reset();
     const auto control = state.rates.find(uid);

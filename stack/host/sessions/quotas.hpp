@@ -16,22 +16,22 @@ struct QuotaLine {
     const char* resource;
     uint64_t used;
     std::optional<uint64_t> limit = {};
-    uint64_t refused = 0;  ///< for rates: how often the user had to wait
+    uint64_t refused = 0;  ///< number of refused requests; for a rate: how often the user had to wait
 };
 /// Returns the resources of the user `who.uid`. The limits follow the rules for this user and for the primary group `who.gid`.
 std::vector<QuotaLine> quota_lines(const State&, const Client& who);
 /// Counts a control operation of the user: a request, whether it succeeds or not, or a new session.
 void charge(State&, const Client&);
 /// Returns the time before which no further request of the user may be handled, because the user has exceeded control_rate. No
-/// request is refused for the rate: programs do not repeat a request that frees something.
+/// request is refused because of the rate, because programs do not repeat a refused request that frees something.
 Nanos not_before(const State&, const Client&);
 
-/// Returns the limits of what the user sends, or nullptr if there are none. The first session of a user decides, if the groups of
-/// the user's sessions have different limits. The object is valid as long as the state.
+/// Returns the limits of what the user sends, or nullptr if there are none. If the groups of a user's sessions have different
+/// limits, the limits of the first session apply to all. The object exists as long as the state.
 qp::UserRate* rate_of(State&, const Client&);
 
 /// Counts the session as a control operation. Returns false if the user has the maximum number of sessions already, or has to
-/// wait more than a second for control_rate, or if rocid may not allocate more memory.
+/// wait a second or longer for control_rate, or if rocid may not allocate more memory.
 bool may_open_session(State&, const Client&);
 
 }  // namespace roci::host::sessions

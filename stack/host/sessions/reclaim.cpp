@@ -8,8 +8,8 @@
 namespace roci::host::sessions {
 namespace {
 
-/// Closes the handles of XRC targets that other sessions have open too. The newest handles are closed first, because it is more
-/// expensive to close the oldest handle of a target.
+/// Closes the handles of XRC targets that have further handles, usually of other sessions. The highest handles are closed first,
+/// because they are usually the newest, and it is more expensive to close the oldest handle of a target.
 void leave_shared(State& state, Session& s) {
     std::vector<uint32_t> shared;
     s.qps.each([&](uint32_t handle, Qp& qp) {

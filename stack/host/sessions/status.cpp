@@ -1,5 +1,5 @@
-// The JSON text of `roci status`. Its top level has rocinante, devices, engines, sessions, limits. For root and the user of
-// rocid, it also has totals, rdma_cm, neighbours, host. Programs read this text, so fields may be added but not renamed.
+// The JSON text of `roci status`. Its top level has rocinante, devices, engines, sessions and limits. For root and the user of
+// rocid, it also has totals, rdma_cm, neighbours and host. Programs read this text, so fields may be added but not renamed.
 #include <algorithm>
 #include <deque>
 #include <map>
@@ -140,7 +140,7 @@ Json session_json(const State& state, const Session& s, const Snapshots& snapsho
 }
 
 /// Returns totals that must have their previous values again after a client has ended. Keys and numbers are also counted in their
-/// pools, so that a number that no object of a session has any more is visible as a leak.
+/// pools, so that a number that was not released with its object is visible as a leak.
 Json totals_json(const State& state) {
     const Conductor::Totals t = totals_of(state);
     const rdma_cm::CmTotals cm = rdma_cm::cm_totals(state);
@@ -164,7 +164,7 @@ Json totals_json(const State& state) {
             {"cm_groups", cm.groups}};
 }
 
-/// Returns the part of the platform. If the platform's text is not valid JSON, the part is the text as a string.
+/// Returns the platform's part of the status. If the platform's text is not valid JSON, returns the text as a string.
 Json host_json(Platform& platform) {
     const std::string text = platform.host_status_json();
     if (text.empty()) return Json::object();

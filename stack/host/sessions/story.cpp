@@ -66,8 +66,8 @@ std::string entry_text(const JournalEntry& e) {
     return out;
 }
 
-/// Returns the steps of the program and the events of the engine in the order of time, each change of the state once. The engine
-/// records a change too if the QP has a journal, and each journal begins with the state at that time.
+/// Returns the steps of the program and the events of the engine in the order of time. Removes states that repeat the previous
+/// state, because the engine's journal begins with the state at that time and also records each change.
 std::vector<JournalEntry> all_events(const QpFacts& qp) {
     std::vector<JournalEntry> all;
     for (uint32_t i = 0; i < qp.steps.count(); ++i) {

@@ -1,4 +1,4 @@
-// `roci why`: explains one QP and, if the caller may see the peer QP, the peer QP.
+// `roci why`: explains one QP and, if the caller may see it, the peer QP; or explains the rdma_cm ids that the caller may see.
 #include <algorithm>
 #include <deque>
 #include <optional>

@@ -1,4 +1,4 @@
-// Functions of this library that are exported only in rdma-core's private nodes.
+// Functions of this library that are exported only in rdma-core's private nodes (private.cpp).
 #pragma once
 
 #include "verbs.hpp"

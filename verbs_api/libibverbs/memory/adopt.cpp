@@ -43,8 +43,8 @@ Range own_stack() {
     pthread_attr_getstack(&attributes, &base, &size);
     pthread_attr_destroy(&attributes);
     const auto start = reinterpret_cast<uint64_t>(base);
-    // The main thread's stack is identified by its name [stack] instead. If the size limit of this stack is infinite, the range
-    // from pthread_attr_getstack() also contains other mappings.
+    // The main thread's stack is identified by its name [stack] and not by this range: if the size limit of this stack is
+    // infinite, the range also contains other mappings.
     const uint64_t on_first_stack = getauxval(AT_RANDOM);
     if (on_first_stack >= start && on_first_stack - start < size) return cached = {1, 1};
     return cached = {page_floor(start), page_ceil(start + size)};
@@ -223,7 +223,7 @@ private:
             const uint64_t moved =
                 move_pages({to.address, to.length, vma.protection(), vma.shared, to.file->fd.get(), to.offset}, *freezer);
             if (moved < to.length) room->uffd.drop();  // closing the descriptor unfreezes the remaining pages
-            // Only a shared mapping is tried with the next method. If userfaultfd refuses private memory, the program may have
+            // A private mapping is not tried with the next method: if userfaultfd refuses private memory, the program may have
             // registered its own userfaultfd there.
             if (moved > 0 || !vma.shared) return moved;
         }

@@ -1,5 +1,5 @@
 #pragma once
-/// Turns a range of this process's memory into shared memory that rocid can map. ibv_reg_mr uses this.
+/// Turns a range of this process's memory into shared memory that rocid can map, for ibv_reg_mr.
 ///
 /// A range may consist of several kinds of memory:
 ///  - Private anonymous memory (heap, mmap, .bss) is *adopted*: its pages are copied into a sealed memfd, and the memfd is mapped

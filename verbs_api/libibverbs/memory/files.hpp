@@ -41,7 +41,7 @@ struct File {
     uint64_t length;
     bool writable;
     uint64_t tokens = 0;
-    uint64_t released = 0;               ///< number of the last unpin() of this file, counted over all files
+    uint64_t released = 0;               ///< sequence number, among the releases of all files, of this file's last release
     uint64_t pages = 0;                  ///< adopted pages, including unmapped ones that are not collected yet
     bool mapped = false;                 ///< result of collect()'s scan
     std::vector<Slot> slots;             ///< pool files only
@@ -98,7 +98,8 @@ public:
     /// Returns true if more pages were placed since the last collect() than remained in use after it, and more than 4096. Also
     /// returns true after more than 8192 placements. So the cost of collect() is amortised.
     bool collect_due() const;
-    /// Returns false if the process has 3/4 of its maximum number of VMAs (vm.max_map_count), because each adoption creates VMAs.
+    /// Returns false if the process has about 3/4 of its maximum number of VMAs (vm.max_map_count), because each adoption creates
+    /// VMAs.
     bool vmas_left();
     /// Closes files that are not pinned, oldest release first, until the remaining ones have at most `bytes` of adopted pages.
     void give_up_idle(uint64_t bytes);

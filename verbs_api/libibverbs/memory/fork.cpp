@@ -29,8 +29,8 @@ void close_end(int end) {
     done_pipe[end] = -1;
 }
 
-/// Blocks all signals until in_parent() and in_child() are done, because a signal handler must not run in a child that still
-/// shares memory.
+/// Blocks all signals until in_parent() or in_child() is done, because a signal handler must not run in a child that still shares
+/// memory.
 void before_fork() {
     sigset_t all, mask;
     sigfillset(&all);

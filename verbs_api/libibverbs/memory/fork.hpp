@@ -1,7 +1,7 @@
 #pragma once
 /// fork(): an adopted page is a shared mapping, but the child must not share the page with the parent. Handlers of pthread_atfork
 /// replace each adopted range in the child by a private copy. The library registers the handlers when it is loaded. The parent's
-/// fork() returns when the copies are complete.
+/// fork() waits until the copies are complete, but at most a minute.
 ///
 /// The handlers have two limits. Other threads of the parent continue to run, so the child's copy may contain their later writes.
 /// Child handlers that other code registered earlier run first, on memory that is still shared.

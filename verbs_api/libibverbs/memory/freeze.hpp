@@ -29,7 +29,7 @@ public:
     virtual bool cover(uint64_t address, uint64_t length, bool shared) = 0;
     /// Returns true if freeze() also blocks writers to pages that were never touched.
     virtual bool holds_untouched() const = 0;
-    /// Makes writers to [address, +length) wait. Returns false on failure; then nothing is frozen.
+    /// Makes writers to [address, +length) wait. On failure, returns false and freezes nothing.
     virtual bool freeze(uint64_t address, uint64_t length, int protection) = 0;
     /// Lets the writers continue. `replaced` is true if a new mapping is in place. Otherwise the old mapping becomes writable
     /// again.

@@ -26,8 +26,8 @@ namespace {
 std::atomic<uint64_t> frozen_start{0}, frozen_end{0};
 std::atomic<uint32_t> frozen_count{0};
 
-/// The SIGSEGV handlers that were installed before on_fault(). previous_index selects the current one. install() writes the other
-/// slot before the index.
+/// The SIGSEGV handlers that were installed before on_fault(). previous_index selects the current slot. install() writes the
+/// other slot first and then changes the index.
 struct sigaction previous[2];
 std::atomic<unsigned> previous_index{0};
 /// A record of the current call of the previous handler, to detect recursion. The previous handler may itself have saved

@@ -26,7 +26,8 @@ constexpr uint64_t kWpUnpopulated = 1ull << 13;  ///< UFFD_FEATURE_WP_UNPOPULATE
 constexpr uint64_t kFeatureSets[] = {kWpShared | kWpUnpopulated, kWpShared, 0};
 std::atomic<unsigned> feature_set{0};
 
-/// Opens a userfaultfd. With privilege the userfaultfd also blocks writes by the kernel, otherwise only writes in user mode.
+/// Opens a userfaultfd. With privilege, the userfaultfd also blocks writes by the kernel. Without privilege, it blocks only
+/// writes in user mode.
 Fd open_uffd() {
     Fd fd(static_cast<int>(::syscall(SYS_userfaultfd, O_CLOEXEC)));
     if (!fd && errno == EPERM) fd.reset(static_cast<int>(::syscall(SYS_userfaultfd, O_CLOEXEC | UFFD_USER_MODE_ONLY)));

@@ -1,7 +1,7 @@
 #pragma once
 /// A descriptor that the library keeps between registrations. If this process was created by clone() or _Fork(), which run no
 /// fork handlers, the descriptor may still belong to the parent. If the program closes all its descriptors, the number of this
-/// descriptor may be reused.
+/// descriptor may be reused. So each use checks the process and the file.
 
 #include <sys/stat.h>
 

@@ -36,8 +36,8 @@ __attribute__((no_sanitize("address"))) bool all_zero(const uint64_t* page, uint
     return true;
 }
 
-/// Maps untouched pages to the zero page. A page without a page table entry cannot be write-protected, so a first write to such a
-/// page would be lost.
+/// Maps untouched pages to the zero page, because a page without a page table entry cannot be write-protected. A first write to
+/// such a page during the freeze would be lost.
 bool populate_for_reading(uint64_t address, uint64_t length) {
     if (::madvise(pointer(address), length, MADV_POPULATE_READ) == 0) return true;
     if (errno != EINVAL) return false;  // a part of the range is unmapped or poisoned
