@@ -51,7 +51,8 @@ void make_folder(const std::filesystem::path& folder) {
                          "; run as root, or choose another place with --socket PATH");
 }
 
-/// Creates the listening socket. The caller has the lock. Another rocid may still listen if its lock file was removed.
+/// Creates the listening socket. The caller has the lock. If the lock file of another rocid was removed, that rocid may still
+/// listen, so the function checks that too.
 int listen_at(const std::string& path, uint32_t mode) {
     const sockaddr_un a = address_of(path);
     struct stat s {};
@@ -144,7 +145,7 @@ void ControlSocket::watch(int fd, std::function<void()> ready) {
     epoll_add(epoll_, fd);
 }
 
-/// Waits for events. Programs seldom send a single request. After a request it is cheaper to poll for the next request for some
+/// Waits for events. Programs seldom send a single request. So after a request it is cheaper to poll for the next request for some
 /// time than to sleep and be woken. The thread stops polling if a busy program wants the CPU.
 int ControlSocket::await(epoll_event* events, int most, int timeout_ms) {
     constexpr uint64_t kAttentive = 20'000;

@@ -61,7 +61,7 @@ public:
 
     struct Counters {
         uint64_t accepted = 0, refused = 0, requests = 0, malformed = 0, slow_dropped = 0;
-        uint64_t paused = 0;  ///< requests after which a connection was not read for some time
+        uint64_t paused = 0;  ///< how often a connection was not read for some time because of its user's rate
     };
     const Counters& counters() const { return counters_; }
 

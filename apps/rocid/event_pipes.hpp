@@ -105,7 +105,7 @@ private:
     std::mutex consumer_;       ///< held while taking events from rings_; locked before mutex_
     mutable std::mutex mutex_;  ///< guards pipes_ and every write to a pipe
     Table pipes_;
-    size_t kept_pipes_ = 0;  ///< pipes that have kept records
+    size_t kept_pipes_ = 0;  ///< number of pipes that have kept records
     pmd::WakeFlag wake_;
     std::vector<io::EventRing*> rings_;
     std::function<void()> on_gsi_;
