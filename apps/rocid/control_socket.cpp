@@ -228,8 +228,8 @@ void ControlSocket::refuse(const Connection& c) {
     reaper_.close(c.who.uid, c.fd);
 }
 
-/// Accepts and closes the connection, using the spare descriptor. Otherwise the listening socket would remain readable and the
-/// loop would spin.
+/// Accepts and closes the connection, using the spare descriptor. If the connection stayed in the queue, the listening socket would
+/// remain readable and the loop would spin.
 void ControlSocket::refuse_for_want_of_descriptors() {
     close(spare_);
     const int fd = accept4(listen_, nullptr, nullptr, SOCK_CLOEXEC);

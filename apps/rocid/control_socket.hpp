@@ -100,7 +100,7 @@ private:
     std::unordered_map<int, int> owner_of_pidfd_;
     std::unordered_map<int, std::function<void()>> watched_;
     std::vector<std::byte> buffer_;
-    abi::CpuPace pace_{1};    ///< each poll is a system call
+    abi::CpuPace pace_{1};    ///< at most one poll before a yield, because each poll is a system call
     bool attentive_ = false;  ///< a request has just been served
     Counters counters_;
 };

@@ -22,7 +22,7 @@ public:
     TextRequest(const TextRequest&) = delete;
     /// Requests the text, waits for it and returns it. Returns an empty text if `limit_ms` has passed, or if close() was called.
     std::string wait_for_text(int limit_ms);
-    /// The descriptor is readable while a request waits. The other thread then calls fulfil().
+    /// Returns a descriptor that is readable while a request waits. The other thread then calls fulfil().
     int fd() const { return fd_; }
     void fulfil(std::string text);
     void close();
