@@ -10,8 +10,8 @@
 
 namespace roci::plot {
 
-/// The extended PSN of PSN 0 when a capture begins. Smaller numbers are left for earlier PSNs. The value is a multiple of 2^24 and
-/// of 10^6, so that round PSNs remain round.
+/// The extended PSN of PSN 0 when a capture begins. Smaller numbers are left for earlier PSNs. The value is a multiple of 2^24
+/// and of 10^6, so that round PSNs remain round.
 inline constexpr int64_t kFirstCircle = (int64_t{1} << 24) * 15'625;
 
 class Tracker {

@@ -145,8 +145,8 @@ void ControlSocket::watch(int fd, std::function<void()> ready) {
     epoll_add(epoll_, fd);
 }
 
-/// Waits for events. Programs seldom send a single request. So after a request it is cheaper to poll for the next request for some
-/// time than to sleep and be woken. The thread stops polling if a busy program wants the CPU.
+/// Waits for events. Programs seldom send a single request. So after a request it is cheaper to poll for the next request for
+/// some time than to sleep and be woken. The thread stops polling if a busy program wants the CPU.
 int ControlSocket::await(epoll_event* events, int most, int timeout_ms) {
     constexpr uint64_t kAttentive = 20'000;
     if (attentive_ && timeout_ms != 0) {
@@ -228,8 +228,8 @@ void ControlSocket::refuse(const Connection& c) {
     reaper_.close(c.who.uid, c.fd);
 }
 
-/// Accepts and closes the connection, using the spare descriptor. If the connection stayed in the queue, the listening socket would
-/// remain readable and the loop would spin.
+/// Accepts and closes the connection, using the spare descriptor. If the connection stayed in the queue, the listening socket
+/// would remain readable and the loop would spin.
 void ControlSocket::refuse_for_want_of_descriptors() {
     close(spare_);
     const int fd = accept4(listen_, nullptr, nullptr, SOCK_CLOEXEC);

@@ -51,8 +51,8 @@ public:
 
     /// Returns the flag that an lcore notifies after it has pushed events.
     pmd::WakeFlag& wake_flag() { return wake_; }
-    /// Sends events that the calling lcore has pushed into `ring`, or wakes the event thread to send them. Both cost the lcore one
-    /// system call, but sending saves one wake-up before the client gets the event. So if the event thread sleeps, the lcore
+    /// Sends events that the calling lcore has pushed into `ring`, or wakes the event thread to send them. Both cost the lcore
+    /// one system call, but sending saves one wake-up before the client gets the event. So if the event thread sleeps, the lcore
     /// itself sends up to four completion events of vector 0. The lcore never waits for a lock, and leaves an event to the event
     /// thread if sending it could block.
     void pushed(io::EventRing& ring);

@@ -1,6 +1,6 @@
 // The metrics endpoint: one thread sleeps in poll(2) until a client connects, and answers HTTP requests one after the other. The
-// code uses no library, because only GET is needed, and cpp-httplib would add OpenSSL and further threads to a daemon that may run
-// as root.
+// code uses no library, because only GET is needed, and cpp-httplib would add OpenSSL and further threads to a daemon that may
+// run as root.
 #pragma once
 
 #include <condition_variable>
