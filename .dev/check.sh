@@ -3,7 +3,7 @@ source .dev/sanitizers.sh
 
 check_format() { sources | xargs clang-format --dry-run -Werror; }
 
-# clang-tidy checks the sources of stack, verbs_api and apps, with the headers that they include.
+# Runs clang-tidy on the sources of stack, verbs_api and apps, with the headers that they include.
 check_lint() { git ls-files 'stack/*.cpp' 'verbs_api/*.cpp' 'apps/*.cpp' | xargs -P "$(nproc)" -n 4 clang-tidy -p "$BUILD" --quiet; }
 
 check_shell() { bash -n dev .dev/*.sh .ci/run; }
