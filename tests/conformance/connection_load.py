@@ -7,7 +7,7 @@ from lab import BUILD, REPO, Failure, Program, free_port
 
 LOAD = BUILD / 'tests/conformance/rdma_cm/cm_load'
 HALF_LOST = REPO / 'tests/conformance/half_lost.toml'
-MOST_GROWTH = 16 << 20  # permitted growth of rocid's memory over a run, for buffers that it keeps; 100000 leaks of 200 bytes exceed it
+MOST_GROWTH = 16 << 20  # permitted growth of rocid's memory, for buffers that rocid keeps; 100000 leaks of 200 bytes exceed this limit
 
 
 def missing():
