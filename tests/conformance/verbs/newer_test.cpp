@@ -1,5 +1,5 @@
 // Tests the functions that programs of newer releases of rdma-core bind to: public functions since release 59, and private
-// functions of each release. The program is linked with Rocinante's libraries, because the libraries of Debian 12 do not have these
+// functions of each release. The program is linked with Rocinante's libraries, because the libraries of Debian 12 lack these
 // versions.
 #include "newer.hpp"
 
