@@ -31,7 +31,7 @@ class Row:
 
 
 class EndWith:
-    """An end whose programs get one more option at the end."""
+    """An end whose programs get `options` after all other options."""
 
     def __init__(self, end, options):
         self.__dict__.update(end.__dict__)

@@ -63,8 +63,8 @@ TEST_F(Memory, ASharedMappingOfARegularFileCanBeRegistered) {
     close(fd);
 }
 
-/// Tests stack, initialised and uninitialised data, System V segments and shared anonymous memory. If memory cannot be shared with
-/// rocid, rocid reads and writes it by address.
+/// Tests stack, initialised and uninitialised data, System V segments and shared anonymous memory. If memory cannot be shared
+/// with rocid, rocid reads and writes it by address.
 TEST_F(Memory, EveryKindOfMemoryCanBeRegistered) {
     static uint8_t data[8192] = {1}, bss[8192];
     uint8_t stack[8192] = {};

@@ -34,8 +34,8 @@ TEST_F(QpStates, TheWayUpNeedsEveryStep) {
     EXPECT_NE(a->to_init(), 0) << "from error only to reset";
 }
 
-/// Tests all pairs of states except those that are skipped below. Each call passes all attributes of a legal transition, so it can be
-/// refused only because of the transition.
+/// Tests all pairs of states except those that are skipped below. Each call passes all attributes of a legal transition, so it
+/// can be refused only because of the transition.
 TEST_F(QpStates, OnlyTheStepsOfTheTableAreTaken) {
     const auto legal = [](ibv_qp_state from, ibv_qp_state to) {
         if (to == IBV_QPS_RESET || to == IBV_QPS_ERR) return true;

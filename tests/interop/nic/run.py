@@ -73,8 +73,8 @@ class Report:
 
 
 def boot(stack):
-    """Returns a running guest. On a busy machine an emulated guest may not boot in time. If it does not, this
-    function reports the failure and starts a second guest."""
+    """Returns a running guest. On a busy machine an emulated guest may not boot in time. In this case reports the failure and starts a second
+    guest."""
     try:
         return stack.enter_context(bench.Bench())
     except guest.GuestError as error:
