@@ -46,7 +46,7 @@ def all_good(code, text):
 
 
 def come_and_go(rocid, total):
-    """Connections that have ended must leave no objects in rocid. rocid's memory may grow by MOST_GROWTH."""
+    """Connections that have ended must leave no objects in rocid. rocid's memory may grow by at most MOST_GROWTH bytes."""
     all_good(*load(rocid, 200, 32, limit=60))
     before, memory = rocid.totals(), resident(rocid)
     code, text = load(rocid, total, 32, limit=60 + total / 50)

@@ -1,4 +1,4 @@
-"""Classes of the rows of vs_rxe: an end is two devices and the way to run programs over them, a row is one figure."""
+"""Classes of the rows of vs_rxe: an end is two devices and the way to run programs over them, and a row is one figure."""
 import re
 
 from guest_side import Failed

@@ -156,7 +156,8 @@ TEST_F(Memory, PagesThatWereRemovedAreZeroOrRefused) {
     if (text == nullptr) {
         EXPECT_EQ(status, IBV_WC_SUCCESS);
     } else {
-        // As with a truncated region, the access fails at the missing page, or is refused if rocid has met the page before.
+        // The access that meets the missing page fails with REM_OP_ERR. If rocid has met the page before, rocid refuses the access
+        // with REM_ACCESS_ERR.
         EXPECT_TRUE(status == IBV_WC_REM_OP_ERR || status == IBV_WC_REM_ACCESS_ERR) << ibv_wc_status_str(status);
     }
     EXPECT_EQ(ibv_dereg_mr(mr), 0);

@@ -21,7 +21,7 @@ def others_go_on(net):
 
 
 def starts_down(net):
-    """If an interface is down, the port is down. The port becomes active when the interface comes up."""
+    """If an interface is down, the port must be down. When the interface comes up, the port must become active."""
     net.a.ip(f'link set {net.a.interface} down')
     net.a.start(net.a.device('af_packet'))
     try:

@@ -77,7 +77,7 @@ def settings(name):
 
 
 def unit_grants(_):
-    """The unit must run as its own user with exactly the capabilities that the kinds of ports need. systemd must accept the file."""
+    """The unit must run as its own user with exactly the capabilities of NEEDS. systemd must accept the file."""
     wanted = {f'CAP_{c.upper()}' for needs in NEEDS.values() for c in needs}
     for name in ('AmbientCapabilities', 'CapabilityBoundingSet'):
         check(set(settings(name)) == wanted, f'{name}={settings(name)}, but ports need {sorted(wanted)}')
