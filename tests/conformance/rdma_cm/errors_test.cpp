@@ -77,7 +77,7 @@ sockaddr_in server = ipv4(kServer, kPort), nowhere = ipv4(kNowhere, 1), foreign 
 rdma_conn_param plain() {
     rdma_conn_param p{};
     static uint32_t qpn = 0x77;
-    p.qp_num = qpn++;  // a QP has one connection, so a second request with its number would end the first connection
+    p.qp_num = qpn++;  // a QP has one connection, so a second request with the same QP number would end the first connection
     return p;
 }
 int connect_plain(rdma_cm_id* id) {
@@ -253,8 +253,8 @@ TEST_F(Cm, PrivateDataThatDoesNotFit) {
     EXPECT_EQ(next(), RDMA_CM_EVENT_REJECTED);
 }
 
-/// Tests the limits of private data in accept and reject on the passive side. A request can still be accepted after a reject and
-/// an accept with too much private data were refused.
+/// Tests the limits of private data in rdma_accept() and rdma_reject(). After both calls were refused because of too much private
+/// data, the request must still be acceptable.
 TEST_F(Cm, PrivateDataThatDoesNotFitAnAnswer) {
     constexpr uint8_t kMostAccept = 196, kMostReject = 148;
     sockaddr_in at = ipv4(kServer, kPort);
@@ -323,7 +323,7 @@ TEST_F(Cm, BacklogIsFullBeforeTheProgramLooks) {
 
 TEST_F(Cm, EventsMoveWithTheirId) {
     sockaddr_in to = ipv4(kServer, kPort);
-    ASSERT_EQ(rdma_resolve_addr(id, nullptr, generic(to), 2000), 0);  // its event stays unread
+    ASSERT_EQ(rdma_resolve_addr(id, nullptr, generic(to), 2000), 0);  // the event stays unread
     rdma_event_channel* other = rdma_create_event_channel();
     ASSERT_EQ(rdma_migrate_id(id, other), 0);
     EXPECT_EQ(id->channel, other);
@@ -371,7 +371,7 @@ TEST_F(Cm, WhoWaitsOnADestroyedChannelStaysAndNothingIsLogged) {
     EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
 }
 
-/// With CM_REMOVAL the test waits until the script that runs it has ended the daemon of the device.
+/// If CM_REMOVAL is set, connection_errors.py runs the test and ends rocid after the line "bound".
 TEST_F(Cm, DeviceThatGoesAwayIsAnEvent) {
     if (std::getenv("CM_REMOVAL") == nullptr) GTEST_SKIP() << "run by itself, with CM_REMOVAL set";
     resolve_to(id, kServer, kPort);
