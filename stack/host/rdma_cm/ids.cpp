@@ -114,6 +114,7 @@ void destroy(State& state, uint32_t session, CmId& id) {
     CmId* parent = id.parent == abi::kNoHandle ? nullptr : client.ids.find(id.parent);
     if (parent != nullptr) --parent->pending;
     release_port(state, session, id);
+    for (const uint32_t group : id.groups) client.groups.erase(group);
     if (CmChannel* channel = client.channels.find(id.channel)) --channel->ids;
     const uint32_t channel = id.channel, waiting = id.events_waiting;
     client.ids.erase(id.handle);
