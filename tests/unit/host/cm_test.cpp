@@ -346,6 +346,29 @@ TEST_F(CmTest, EventsMoveWithTheirId) {
     event(peer, other, CmEventType::disconnected);
 }
 
+// A program may migrate a listener before it has fetched a request. The new id then belongs to the listener's new channel.
+TEST_F(CmTest, RequestsMoveWithTheirListener) {
+    const uint32_t listener = listening(7174);
+    ASSERT_EQ(call(Op::cm_connect, with(resolved(7174), 0x21, "")).error, 0);
+    carry();
+    const uint32_t left = resolved(7174);
+    ASSERT_EQ(call(Op::cm_connect, with(left, 0x22, "")).error, 0);
+    carry();
+    EXPECT_EQ(tell(session, Op::cm_destroy_id, left), 0);  // the request that nobody has fetched gets an event of its own
+    carry();
+    const uint32_t other = open_channel(peer);
+    EXPECT_EQ(call_as(peer, Op::cm_migrate, abi::CmMigrateRequest{listener, other}).error, 0);
+    EXPECT_TRUE(no_event(peer, peer_channel));
+    EXPECT_EQ(tell(peer, Op::cm_close_channel, peer_channel), 0) << "no id uses the old channel";
+    const auto request = event(peer, other, CmEventType::connect_request);
+    const auto second = event(peer, other, CmEventType::connect_request);
+    EXPECT_EQ(request.listener, listener);
+    EXPECT_EQ(event(peer, other, CmEventType::rejected).id, second.id);
+    ASSERT_EQ(call_as(peer, Op::cm_reject, abi::CmRejectRequest{request.id, 0, {}}).error, 0);
+    for (const uint32_t id : {listener, request.id, second.id}) EXPECT_EQ(tell(peer, Op::cm_destroy_id, id), 0);
+    EXPECT_EQ(tell(peer, Op::cm_close_channel, other), 0);
+}
+
 /// Tests of multicast groups. The groups end with their id, as in the kernel.
 class CmGroups : public CmTest {
 protected:
