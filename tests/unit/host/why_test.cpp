@@ -163,6 +163,24 @@ TEST_F(WhyTest, KeepsWhatModifyQpRefused) {
     EXPECT_TRUE(says(platform.status, reason)) << platform.status;
 }
 
+TEST_F(WhyTest, TellsTheLastStateOfADestroyedQpWithoutAJournal) {
+    const Step steps[] = {to_init(), to_rtr(), to_rts()};
+    const char* const told[] = {"destroyed, last in INIT\ncause: it is not connected: ibv_modify_qp was refused",
+                                "destroyed, last in RTR\ncause: it cannot send: ibv_modify_qp was refused"};
+    for (size_t n = 1; n <= std::size(steps); ++n) {
+        const auto made = qp();
+        for (size_t i = 0; i < n; ++i) ASSERT_EQ(modify(made.handle, steps[i].mask, steps[i].attr).error, 0);
+        EXPECT_NE(modify(made.handle, qp::kAttrPathMtu, {.path_mtu = 99}).error, 0);
+        EXPECT_EQ(call(Op::destroy_qp, abi::HandleRequest{made.handle}).error, 0);
+        if (n == std::size(steps)) {
+            EXPECT_EQ(why(session, made.qpn).error, ENOENT) << "a QP that reached RTS and had no error has not failed";
+            continue;
+        }
+        EXPECT_EQ(why(session, made.qpn).error, 0);
+        EXPECT_TRUE(says(platform.status, told[n - 1])) << platform.status;
+    }
+}
+
 TEST(Story, FindsEndsThatDoNotFit) {
     const auto devices = two_devices();
     QpFacts a = facts(18), b = facts(19);
