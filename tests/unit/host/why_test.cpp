@@ -1,4 +1,6 @@
 // Tests of roci why: which QPs a user may query, the text, and what is kept of destroyed QPs.
+#include <fcntl.h>
+
 #include <fstream>
 #include <sstream>
 
@@ -179,6 +181,20 @@ TEST_F(WhyTest, TellsTheLastStateOfADestroyedQpWithoutAJournal) {
         EXPECT_EQ(why(session, made.qpn).error, 0);
         EXPECT_TRUE(says(platform.status, told[n - 1])) << platform.status;
     }
+}
+
+// Each session that has opened an XRC target has a handle of it, and may have several.
+TEST_F(WhyTest, CountsAReceiverOnceForAllItsHandles) {
+    const uint32_t domain = handle_of(call(Op::open_xrcd, abi::OpenXrcdRequest{O_CREAT, 1}, {1001}));
+    abi::CreateQpRequest target = qp_request(abi::kNoHandle, abi::kNoHandle, IBV_QPT_XRC_RECV);
+    target.xrcd = domain;
+    const auto made = call(Op::create_qp, target).as<abi::CreateQpReply>();
+    for (int i = 0; i < 8; ++i) handle_of(call(Op::open_qp, abi::OpenQpRequest{domain, made.qpn, IBV_QPT_XRC_RECV, 0}));
+    for (const Step& step : {to_init(), to_rtr()}) ASSERT_EQ(modify(made.handle, step.mask, step.attr).error, 0);
+    port.counters.events.rx_messages = 100;
+    port.counters.events.out_of_order = 1;
+    EXPECT_EQ(why(session, made.qpn).error, 0);
+    EXPECT_FALSE(says(platform.status, "incast")) << platform.status;
 }
 
 TEST(Story, FindsEndsThatDoNotFit) {
