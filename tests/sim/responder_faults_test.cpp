@@ -47,6 +47,17 @@ public:
         s.lkey ^= wrong_key;
         ASSERT_TRUE(srq_ != nullptr ? a.client.post_srq_recv(*srq_, id, {s}) : a.client.post_recv(qp_, id, {s}));
     }
+    /// Posts a receive whose number of SGEs is beyond the queue's limit.
+    void post_malformed(uint64_t id) {
+        abi::RqProducer& rq = srq_ != nullptr ? srq_->ring : qp_.rq;
+        *rq.slot(rq.head++) = {id, 255, 0};
+        (void)rq.publish();
+    }
+    /// Claims that more receives are posted than the queue can hold.
+    void claim_receives() {
+        abi::RqProducer& rq = srq_ != nullptr ? srq_->ring : qp_.rq;
+        std::atomic_ref(rq.shared->producer).store(1000);
+    }
     /// Returns the key of a window of `type` that another QP of the protection domain has bound.
     uint32_t bound_elsewhere(uint32_t type) {
         Qp& other = a.qp();
@@ -167,6 +178,15 @@ void receive_is_nowhere(Case& c) {
     c.send(Operation::send_only, kFirst, 10);
 }
 
+void receive_is_malformed(Case& c) {
+    c.post_malformed(1);
+    c.send(Operation::send_only, kFirst, 10);
+}
+void receives_are_claimed(Case& c) {
+    c.claim_receives();
+    c.send(Operation::send_only, kFirst, 10);
+}
+
 const Row kRows[] = {
     // Classes A and B: sequence errors and lack of resources. The QP keeps its state.
     {"PSN ahead (9.7.4.1.1)", kAcknowledged, out_of_sequence, kNakSequence, kNone, kNone, kUp},
@@ -207,6 +227,11 @@ const Row kRows[] = {
     {"receive names no memory", kAcknowledged, receive_is_nowhere, kNakOperational, int(WcStatus::loc_prot_err), kFatal, kErr, 0},
     {"receive names no memory", {Service::uc}, receive_is_nowhere, kSilence, int(WcStatus::loc_prot_err), kFatal, kErr, 0},
     {"receive names no memory", {Service::ud}, receive_is_nowhere, kSilence, int(WcStatus::loc_prot_err), kNone, kErr, 0},
+    {"receive is malformed", kAcknowledged, receive_is_malformed, kNakOperational, int(WcStatus::loc_qp_op_err), kFatal, kErr, 0},
+    {"receive is malformed", {Service::uc}, receive_is_malformed, kSilence, int(WcStatus::loc_qp_op_err), kFatal, kErr, 0},
+    {"receive is malformed", {Service::ud}, receive_is_malformed, kSilence, int(WcStatus::loc_qp_op_err), kNone, kErr, 0},
+    {"index of the receive queue", kAcknowledged, receives_are_claimed, kNakOperational, kNone, kFatal, kErr, 0},
+    {"index of the receive queue", {Service::uc, Service::ud}, receives_are_claimed, kSilence, kNone, kFatal, kErr, 0},
     // Class J: a SEND with invalidate names a key that cannot be invalidated. The responder sends no NAK.
     {"invalidate, no such key", kAcknowledged, invalidates_no_key, kSilence, kInvalid, kNone, kErr},
     {"invalidate, a region's key", kAcknowledged, invalidates_a_region, kSilence, kInvalid, kNone, kErr},
