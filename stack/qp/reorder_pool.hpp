@@ -64,8 +64,6 @@ public:
     size_t capacity() const { return capacity_; }
     /// Returns an upper limit of the number of frames that a QP keeps per direction.
     size_t most_per_qp() const { return std::max<size_t>(capacity_ / kPart, 1); }
-    /// Returns the number of tables that are in use.
-    size_t windows_in_use() const { return places_.taken(); }
     void count(uint64_t ReorderCounters::*what, uint64_t n = 1) {
         counters_.*what += n;
         counted_ = true;
