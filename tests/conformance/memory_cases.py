@@ -125,8 +125,7 @@ def unprivileged():
     """A rocid without any capability must access all memory of another user's program, also memory that it cannot share."""
     rocid = Rocid(args=('--set', 'rocid.socket_mode=0o666'))
     os.chmod(rocid.folder.name, 0o777)
-    # Without XDG_RUNTIME_DIR, EAL creates /tmp/dpdk for this user alone, and rocids of other users print an error.
-    rocid.command = as_user(ROCID_USER, ['env', f'XDG_RUNTIME_DIR={rocid.folder.name}', *rocid.command])
+    rocid.command = as_user(ROCID_USER, rocid.command)
     with rocid:
         names = 'EveryKindOfMemoryCanBeRegistered', 'ASharedMappingOfARegularFileCanBeRegistered'
         tests = [MEMORY_TEST, '--gtest_filter=' + ':'.join(f'Memory.{name}' for name in names)]
@@ -136,5 +135,24 @@ def unprivileged():
         rocid.check_alive()
 
 
-UNPRIVILEGED = {'a rocid without capabilities reaches all memory of another user': unprivileged}
+def two_users():
+    """The rocids of two users run at the same time. None may make a folder that the other needs."""
+    started = []
+    try:
+        for uid in (ROCID_USER, OTHER_USER):
+            rocid = Rocid()
+            os.chmod(rocid.folder.name, 0o777)
+            rocid.command = as_user(uid, ['env', '-u', 'XDG_RUNTIME_DIR', '-u', 'RUNTIME_DIRECTORY', *rocid.command])
+            started.append(rocid.__enter__())
+        for rocid in started:
+            rocid.check_alive()
+            if 'EAL:' in rocid.log():
+                raise Failure(rocid.log()[-800:])
+    finally:
+        for rocid in started:
+            rocid.__exit__(None, None, None)
+
+
+UNPRIVILEGED = {'a rocid without capabilities reaches all memory of another user': unprivileged,
+                'rocids of two users without root': two_users}
 CASES = {'a rocid of 256 MiB: who registers memory and makes queues pays for them': untouched_memory}
