@@ -158,13 +158,15 @@ struct LossReports {
     enum class Peer : uint8_t {
         unknown,  ///< the peer has not answered an inquiry
         reports,  ///< the peer sends reports
-        refused,  ///< the peer's reports contradicted what was sent; they are ignored until the QP is reset
+        refused,  ///< kMostWrong reports contradicted what was sent; further ones are ignored until the QP is reset
     };
+    static constexpr uint8_t kMostWrong = 8;  ///< more than one, because anybody on the path may forge a report
     static constexpr uint8_t kMostInquiries = 3;
     static constexpr uint8_t kMostAnswers = 8;  ///< limit of `answers`, because answers are sent outside of the QP's turns
     // ---- requester
     Peer peer = Peer::unknown;
     uint8_t inquiries = 0;  ///< number of inquiries sent
+    uint8_t wrong = 0;      ///< number of reports that contradicted what was sent
     uint32_t inquired_at = 0;
     wire::LossReport known;  ///< the newest report
     Asked repeated;          ///< packets that were sent again
