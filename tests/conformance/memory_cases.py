@@ -1,5 +1,6 @@
-"""Control groups (cgroup v2, or v1) that are charged for memory: rocid's, with a limit of 256 MiB, and its clients'. The last case is a
-rocid without capabilities."""
+"""Control groups (cgroup v2, or v1) that are charged for memory: rocid's, with a limit of 256 MiB, and its clients'. The last cases are
+rocids without capabilities."""
+import contextlib
 import os
 import pathlib
 import time
@@ -137,20 +138,16 @@ def unprivileged():
 
 def two_users():
     """The rocids of two users run at the same time. None may make a folder that the other needs."""
-    started = []
-    try:
-        for uid in (ROCID_USER, OTHER_USER):
-            rocid = Rocid()
+    with contextlib.ExitStack() as stack:
+        rocids = [Rocid() for _ in range(2)]
+        for uid, rocid in zip((ROCID_USER, OTHER_USER), rocids):
             os.chmod(rocid.folder.name, 0o777)
             rocid.command = as_user(uid, ['env', '-u', 'XDG_RUNTIME_DIR', '-u', 'RUNTIME_DIRECTORY', *rocid.command])
-            started.append(rocid.__enter__())
-        for rocid in started:
+            stack.enter_context(rocid)
+        for rocid in rocids:
             rocid.check_alive()
             if 'EAL:' in rocid.log():
                 raise Failure(rocid.log()[-800:])
-    finally:
-        for rocid in started:
-            rocid.__exit__(None, None, None)
 
 
 UNPRIVILEGED = {'a rocid without capabilities reaches all memory of another user': unprivileged,
