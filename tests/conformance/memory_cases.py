@@ -1,5 +1,6 @@
 """Tests which control group (cgroup v1 or v2) is charged for memory: rocid's group, which has a limit of 256 MiB, or a client's group. The
-last case runs a rocid without capabilities."""
+last cases run rocids without capabilities."""
+import contextlib
 import os
 import pathlib
 import time
@@ -125,8 +126,7 @@ def unprivileged():
     """A rocid without any capability must access all memory of another user's program, also memory that rocid cannot share."""
     rocid = Rocid(args=('--set', 'rocid.socket_mode=0o666'))
     os.chmod(rocid.folder.name, 0o777)
-    # Without XDG_RUNTIME_DIR, EAL would create /tmp/dpdk for this user alone, so rocids of other users would print an error.
-    rocid.command = as_user(ROCID_USER, ['env', f'XDG_RUNTIME_DIR={rocid.folder.name}', *rocid.command])
+    rocid.command = as_user(ROCID_USER, rocid.command)
     with rocid:
         names = 'EveryKindOfMemoryCanBeRegistered', 'ASharedMappingOfARegularFileCanBeRegistered'
         tests = [MEMORY_TEST, '--gtest_filter=' + ':'.join(f'Memory.{name}' for name in names)]
@@ -136,5 +136,20 @@ def unprivileged():
         rocid.check_alive()
 
 
-UNPRIVILEGED = {'a rocid without capabilities reaches all memory of another user': unprivileged}
+def two_users():
+    """The rocids of two users run at the same time. None may make a folder that the other needs."""
+    with contextlib.ExitStack() as stack:
+        rocids = [Rocid() for _ in range(2)]
+        for uid, rocid in zip((ROCID_USER, OTHER_USER), rocids):
+            os.chmod(rocid.folder.name, 0o777)
+            rocid.command = as_user(uid, ['env', '-u', 'XDG_RUNTIME_DIR', '-u', 'RUNTIME_DIRECTORY', *rocid.command])
+            stack.enter_context(rocid)
+        for rocid in rocids:
+            rocid.check_alive()
+            if 'EAL:' in rocid.log():
+                raise Failure(rocid.log()[-800:])
+
+
+UNPRIVILEGED = {'a rocid without capabilities reaches all memory of another user': unprivileged,
+                'rocids of two users without root': two_users}
 CASES = {'a rocid of 256 MiB: who registers memory and makes queues pays for them': untouched_memory}

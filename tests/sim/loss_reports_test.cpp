@@ -224,17 +224,37 @@ TEST_F(Reports, AReportThatContradictsWhatWasSentEndsTheirUse) {
     };
     for (const Case& c : {Case{"never sent", 0x103, 0x128}, Case{"far ahead", 0x200, 0x210}, Case{"everything", 0x129, 0x128}}) {
         SCOPED_TRACE(c.what);
+        constexpr uint32_t kMost = qp::LossReports::kMostWrong;
         const uint64_t refused = count(Counter::loss_reports_refused);
         lose_one_of_a_new_qp();
+        for (uint32_t i = 1; i < kMost; ++i) send(report(c.base, c.newest, {}));
+        world.run_for(10'000);
+        EXPECT_EQ(count(Counter::loss_reports_refused), refused + kMost - 1);
+        send(report(0x103, 0x127, {0x103, 0x107}));
+        EXPECT_EQ(requests(puppet.listen(10'000)), range(0x107, 1)) << "one of them may be forged";
         send(report(c.base, c.newest, {}));
         world.run_for(10'000);
-        EXPECT_EQ(count(Counter::loss_reports_refused), refused + 1);
-        send(report(0x103, 0x127, {0x103, 0x107}));
+        send(report(0x103, 0x127, {0x103, 0x107, 0x109}));
         EXPECT_TRUE(puppet.listen(10'000).empty()) << "ignored from now on";
-        EXPECT_EQ(count(Counter::loss_reports_refused), refused + 2);
+        EXPECT_EQ(count(Counter::loss_reports_refused), refused + kMost + 1);
         puppet.send_ack(0x127, 1);
         EXPECT_EQ(a.wait_status(), WcStatus::success);
     }
+}
+
+// Anybody who knows the addresses may send such packets.
+TEST_F(Reports, AMalformedReportIsCountedAndChangesNothing) {
+    join();
+    lose_one(40);
+    std::vector<uint8_t> bytes(LossReport::kBytes);
+    wire::write_loss_report(bytes.data(), report(0x103, 0x127, {0x103, 0x107}));
+    bytes.pop_back();
+    for (uint32_t i = 0; i < 100; ++i) send_bytes(bytes);
+    EXPECT_TRUE(requests(puppet.listen(10'000)).empty());
+    EXPECT_EQ(count(Counter::loss_reports_refused), 100u);
+    send(report(0x103, 0x127, {0x103, 0x107}));
+    EXPECT_EQ(requests(puppet.listen(10'000)), range(0x107, 1));
+    EXPECT_EQ(count(Counter::loss_reports_used), 1u);
 }
 
 TEST_F(Reports, NobodyAskedForThisReport) {
@@ -309,6 +329,27 @@ TEST_F(Reports, AResponderThatWasAskedReportsItsHoles) {
     EXPECT_TRUE(is_ack(got[0].packet.syndrome));
     EXPECT_EQ(got[0].psn(), first + 10);
     EXPECT_EQ(a.poll_all().size(), 11u);
+}
+
+// With a quantum of one, the engine sends one packet of the response per round.
+struct ReportsOfASlowResponder : Reports {
+    ReportsOfASlowResponder() : Reports({.hosts = 1, .engine = {.qp_quantum = 1, .loss_reports = true}}) {}
+};
+
+TEST_F(ReportsOfASlowResponder, AReportDoesNotWaitForTheResponseToARead) {
+    constexpr uint32_t kPackets = 500;
+    join();
+    for (uint32_t i = 0; i < 30; ++i) recv(i, i * 100, 100);
+    send(LossReport{});
+    ASSERT_EQ(puppet.listen(10'000).size(), 1u);
+    Mr& target = a.client.reg_mr(a.pd, kPackets * kMtu);
+    puppet.send(Operation::read_request, write_at(first, target.address(), target.rkey, kPackets * kMtu));
+    for (const uint32_t i : {1, 2, 3, 4, 5, 6}) send_only(first + kPackets + i, 10, i);
+    const auto got = puppet.listen(10'000'000);
+    const auto report = std::find_if(got.begin(), got.end(), is_report);
+    ASSERT_NE(report, got.end());
+    EXPECT_LT(report - got.begin(), kPackets / 2) << "the response has not ended";
+    EXPECT_EQ(read(*report).base, Psn(first + kPackets));
 }
 
 TEST_F(Reports, AHoleThatIsLongerThanAReportIsReportedFromItsBegin) {

@@ -333,6 +333,32 @@ TEST_F(ReadTest, OutstandingReadsAreBounded) {
     for (uint64_t i = 0; i < 5; ++i) EXPECT_EQ(done[i].wr_id, i);
 }
 
+// The longest READ at the smallest MTU takes 2^23 PSNs, which is the limit of outstanding PSNs (IBA 9.7.2). With one more
+// outstanding, the peer would take a repeated oldest packet for a new one.
+TEST_F(ReadTest, TheLongestReadWaitsUntilNothingElseIsOutstanding) {
+    constexpr uint32_t kBytes = 1u << 31, kSmallMtu = 256;
+    path.mtu = IBV_MTU_256;
+    join();
+    const auto read_all = [&](uint64_t id, uint32_t bytes) {
+        SendWr w = a.rdma(WrOpcode::rdma_read, id, 0, 10, 0x10000, 0x1234);
+        w.sges.front().length = bytes;
+        ASSERT_TRUE(a.client.post_send(qp, w));
+    };
+    a.client.post_send(qp, a.rdma(WrOpcode::rdma_write, 1, 0, 10, 0x10000, 0x1234));
+    read_all(2, kBytes);
+    EXPECT_EQ(psns(puppet.listen(50'000)), range(0x100, 1));
+    puppet.send_ack(0x100, 1);
+    const auto got = puppet.listen(50'000);
+    ASSERT_EQ(psns(got), range(0x101, 1));
+    EXPECT_EQ(got[0].packet.dma_length, kBytes);
+
+    a.client.to_state(qp, IBV_QPS_RESET);
+    join();
+    a.client.post_send(qp, a.rdma(WrOpcode::rdma_write, 1, 0, 10, 0x10000, 0x1234));
+    read_all(2, kBytes - kSmallMtu);
+    EXPECT_EQ(psns(puppet.listen(50'000)), range(0x100, 2)) << "2^23 PSNs together";
+}
+
 TEST_F(ReadTest, FenceWaitsForReads) {
     join();
     read(1, kMtu);

@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <malloc.h>
 #include <poll.h>
 #include <rdma/rdma_cma.h>
 #include <sys/syscall.h>
@@ -160,6 +161,24 @@ TEST_F(Cm, AddressThatDoesNotRouteIsAnErrorOrItsEvent) {
         return;
     }
     EXPECT_EQ(next(), RDMA_CM_EVENT_ADDR_ERROR);
+}
+
+// rdma_destroy_id leaves the groups of the id. Their memory must be freed.
+TEST_F(Cm, GroupsEndWithTheirId) {
+    sockaddr_in here = ipv4(kServer, 0), group = ipv4("239.7.7.7", 0);
+    const auto join_and_destroy = [&] {
+        rdma_cm_id* member = nullptr;
+        ASSERT_EQ(rdma_create_id(channel, &member, nullptr, RDMA_PS_UDP), 0);
+        ASSERT_EQ(rdma_bind_addr(member, generic(here)), 0);
+        ASSERT_EQ(rdma_join_multicast(member, generic(group), nullptr), 0);
+        ASSERT_EQ(next(), RDMA_CM_EVENT_MULTICAST_JOIN);
+        ASSERT_EQ(rdma_destroy_id(member), 0);
+    };
+    constexpr int kIds = 1000, kLeast = 64;  // kLeast: bytes that an id would leave behind at least
+    for (int i = 0; i < 100 && !HasFatalFailure(); ++i) join_and_destroy();
+    const auto before = int64_t(mallinfo2().uordblks);
+    for (int i = 0; i < kIds && !HasFatalFailure(); ++i) join_and_destroy();
+    EXPECT_LT(int64_t(mallinfo2().uordblks) - before, kIds * kLeast);
 }
 
 TEST_F(Cm, PortInUse) {

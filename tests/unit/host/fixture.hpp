@@ -198,6 +198,7 @@ public:
     qp::Change last_change;
     size_t changes = 0;  ///< number of executed changes
     uint32_t limit = 0;
+    qp::Counters counters{};  ///< counters of each QP
     Kind refuse = Kind::fence;
     uint32_t refuse_engine = ~0u;
     int refuse_times = -1;  ///< number of commands to refuse; below 0: all
@@ -218,7 +219,8 @@ private:
         state[c.qp] = c.step->to;
     }
     void take(uint32_t, engine::QueryQp& c) {
-        *c.snapshot = {.state = state[const_cast<qp::Qp*>(c.qp)], .send_psn = Psn(11), .expected_psn = Psn(22)};
+        *c.snapshot = {
+            .state = state[const_cast<qp::Qp*>(c.qp)], .counters = counters, .send_psn = Psn(11), .expected_psn = Psn(22)};
     }
     void take(uint32_t, engine::AttachSession& c) { rates.push_back(c.rate); }
     void take(uint32_t, engine::RemoveQp& c) { state.erase(c.qp); }

@@ -62,6 +62,20 @@ std::unique_ptr<UdpSockets> open_sockets(const uint8_t* address) {
     }
 }
 
+// The kernel reports twice the size that was set, because it counts its own overhead (socket(7)).
+TEST(UdpSockets, TheSizeOfABufferIsTheSizeThatWasGranted) {
+    UdpSetup setup;
+    setup.addresses = {Gid::from_ipv4(kHere)};
+    setup.buffer_bytes = 65536;
+    try {
+        const UdpSockets sockets(setup);
+        EXPECT_EQ(sockets.receive_buffer(), setup.buffer_bytes);
+        EXPECT_EQ(sockets.send_buffer(), setup.buffer_bytes);
+    } catch (const StartError& e) {
+        GTEST_SKIP() << e.what();
+    }
+}
+
 class Udp : public testing::Test {
 protected:
     void SetUp() override {
