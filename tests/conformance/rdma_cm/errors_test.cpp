@@ -11,6 +11,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -355,13 +356,13 @@ TEST_F(Cm, EventsMoveWithTheirId) {
     rdma_destroy_event_channel(other);
 }
 
-/// Returns when the thread waits in the system call with this number.
-void until_in(pid_t thread, long number) {
+/// Waits until the thread is in the system call with this number. Returns false after a minute, or if the kernel does not say.
+bool until_in(pid_t thread, long number) {
     const std::string file = "/proc/self/task/" + std::to_string(thread) + "/syscall";
-    for (std::string word; word != std::to_string(number);) {
-        std::ifstream(file) >> word;
-        std::this_thread::yield();
-    }
+    const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+    for (std::string word; word != std::to_string(number); std::this_thread::yield())
+        if (!(std::ifstream(file) >> word) || std::chrono::steady_clock::now() > end) return false;
+    return true;
 }
 
 #ifdef SYS_pause
@@ -383,10 +384,10 @@ TEST_F(Cm, WhoWaitsOnADestroyedChannelStaysAndNothingIsLogged) {
         ADD_FAILURE() << "came back";
     }).detach();
     while (waiter == 0) std::this_thread::yield();
-    until_in(waiter, SYS_read);
+    ASSERT_TRUE(until_in(waiter, SYS_read));
     testing::internal::CaptureStderr();
     rdma_destroy_event_channel(doomed);
-    until_in(waiter, kPause);
+    EXPECT_TRUE(until_in(waiter, kPause));
     EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
 }
 

@@ -231,9 +231,9 @@ def waits(net):
     rocid = Program([*net.a.inside, str(ROCID), '--config', net.a.config_path, '--socket', net.a.socket])
     try:
         net.wait(lambda: os.path.exists(path), 'no socket')
-        check('waits for the vhost_user end' in rocid.output(), rocid.output())
-        rocid.kill(signal.SIGTERM)
-        check(rocid.process.returncode is not None, 'it goes on')
+        net.wait(lambda: 'waits for the vhost_user end' in rocid.output(), 'no word that it waits')
+        rocid.process.terminate()
+        rocid.wait(20)
     finally:
         rocid.kill()
 

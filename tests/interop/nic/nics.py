@@ -89,6 +89,7 @@ class Rows:
         with Inside(self.bench, config(self.nic, 2)) as inside:
             said = self.bench.cross(inside.end(self.nic.number), self.bench.there(self.nic.name, self.nic.number), 'ib_write_bw -F -m 4096 -s 65536 -n 30 -q 4')
             sent = [e['counters']['tx_frames'] for e in self.bench.status(inside)['engines']]
+        check(len(sent) == 2 and all(sent), f'an engine sent nothing: {sent}; {said}')
         return f'{said}; frames by engine {sent}'
 
     def rows(self):
