@@ -1,4 +1,5 @@
-// Loss reports: which packets a requester repeats because of them, what a responder reports, and what wrong reports can do.
+// Tests of loss reports: the packets that a requester repeats because of them, the holes that a responder reports, and the effect
+// of wrong reports.
 #include "qp/reorder_pool.hpp"
 #include "qp/shared.hpp"
 #include "qp/state.hpp"
@@ -18,7 +19,7 @@ struct Reports : Responder {
     void SetUp() override { puppet.knows_reports = true; }
     uint64_t count(Counter c) { return world.host(0).counter(c); }
     qp::Qp& state_of() { return *world.host(0).shared().qps.find(qp.qpn); }
-    /// A report that lacks `holes`, has everything else up to `newest`, and covers everything up to the last hole.
+    /// Returns a report of the packets from `base` to the last of `holes`: all of them have arrived except `holes`.
     LossReport report(uint32_t base, uint32_t newest, std::initializer_list<uint32_t> holes) {
         LossReport r;
         r.kind = ReportKind::report;
@@ -47,21 +48,21 @@ struct Reports : Responder {
         EXPECT_TRUE(wire::read_loss_report(g.packet.payload, g.packet.payload_length, r));
         return r;
     }
-    /// The PSNs of requests, without loss reports.
+    /// Returns the PSNs of the requests in `got`, without loss reports.
     static std::vector<uint32_t> requests(const std::vector<Puppet::Got>& got) {
         std::vector<uint32_t> v;
         for (const auto& g : got)
             if (!is_report(g)) v.push_back(g.psn());
         return v;
     }
-    /// Likewise, on a QP that was reset.
+    /// Resets the QP, connects it again, and loses a packet as lose_one() does.
     void lose_one_of_a_new_qp() {
         a.client.to_state(qp, IBV_QPS_RESET);
         join();
         serial = 0;
         lose_one(40);
     }
-    /// Loses 0x103 of the first `packets` packets. The requester inquires.
+    /// Writes `packets` packets and reports 0x103 as missing. The requester must send an inquiry and repeat 0x103.
     void lose_one(uint32_t packets) {
         write(packets);
         puppet.send_ack(0x103, 0, kNakSequence);
@@ -246,7 +247,7 @@ TEST_F(Reports, NobodyAskedForThisReport) {
     EXPECT_EQ(a.wait_status(), WcStatus::success);
 }
 
-// Random reports: the QP sends what it sent before, completes nothing by them, and works afterwards.
+// Random reports must cause only repetitions of packets that were sent before, and no completion. Afterwards the QP must work.
 TEST_F(Reports, RandomReportsDoNoHarm) {
     path.timeout = 0;
     join();
@@ -268,7 +269,7 @@ TEST_F(Reports, RandomReportsDoNoHarm) {
         if (rng.chance(0.05)) bytes.resize(rng.below(bytes.size()));
         send_bytes(bytes);
         if (i % 8 == 0) world.run_for(5'000);
-        if (i % 100 == 0) state_of().reorder->reports.peer = roci::qp::LossReports::Peer::unknown;  // so that they go on
+        if (i % 100 == 0) state_of().reorder->reports.peer = roci::qp::LossReports::Peer::unknown;  // so that the QP reads reports again
         for (const uint32_t psn : requests(puppet.listen(1'000))) EXPECT_LT(psn - 0x100, 40u);
     }
     EXPECT_TRUE(a.poll_all().empty());

@@ -92,8 +92,8 @@ TEST_F(ReadTest, AHoleIsAskedForWhileAnotherIsRepaired) {
     EXPECT_EQ(first_wrong(a.mr.data(), 16 * kMtu, 9), -1);
 }
 
-/// Response 0 of a READ is requested again, and this answer is lost. The response to a READ that was posted after the repeated
-/// request shows the loss. Other responses of the first READ do not.
+/// Response 0 of a READ is lost, requested again, and lost again. The response to a READ that was posted after the repeated request
+/// shows the second loss. Later responses of the first READ do not show it.
 TEST_F(ReadTest, WhatWasSentLaterShowsThatTheAnswerIsLost) {
     join();
     read(1, 8 * kMtu);
@@ -168,7 +168,8 @@ TEST_F(ReadTest, TheAnswerToARepeatedReadSaysNothingOfTheNextOne) {
     EXPECT_EQ(a.wait(3).size(), 3u);
 }
 
-/// No response to the next READ follows the repeated READ. So the peer keeps nothing, and the requester repeats the later READs.
+/// After the response to the repeated READ, no response to the next READ arrives. The requester must conclude that the peer keeps
+/// nothing, and repeat the later READs.
 TEST_F(ReadTest, SilenceBehindARepeatedReadShowsAPeerThatKeepsNothing) {
     join();
     for (uint32_t i = 0; i < 3; ++i) read(i + 1, 2 * kMtu, i * 2 * kMtu);
@@ -196,7 +197,7 @@ TEST_F(ReadTest, LostTailOfAResponseRecoversByTimeout) {
 }
 
 // The expected response arrives right after a later response that appeared to show its loss. The requester must accept the
-// expected response and request only responses that are still missing. Otherwise heavy reordering would exhaust the retries.
+// expected response and request only responses that are still missing, because heavy reordering must not exhaust the retries.
 struct ReadTestThatKeepsNothing : ReadTest {
     ReadTestThatKeepsNothing() : ReadTest(keeps_nothing()) {}
 };
@@ -284,7 +285,7 @@ TEST_F(ReadTest, ReadResponseAcknowledgesEarlierRequests) {
     EXPECT_EQ(done[1].wr_id, 2u);
 }
 
-// Responses to requests that were never sent (ghosts) are not written to memory.
+// READ responses to a request that was never sent, or to a SEND, must not be written to memory.
 TEST_F(ReadTest, UnsolicitedResponsesAreIgnored) {
     join();
     const std::vector<uint8_t> before(a.mr.data(), a.mr.data() + 8 * kMtu);

@@ -1,4 +1,4 @@
-// A conductor without an operating system: memory instead of memfds, numbers instead of descriptors, and engines that only record
+// A conductor without an operating system: memory instead of memfds, numbers instead of descriptors, and engines that record
 // commands. The fixture counts all resources of the conductor, so that a test can check for leaks.
 #pragma once
 
@@ -155,7 +155,7 @@ enum class Kind : size_t { fence = std::variant_size_v<engine::Command> };
 template <class Operation>
 inline constexpr Kind kind_of = Kind(engine::Command(static_cast<Operation*>(nullptr)).index());
 
-/// Engines that only record commands.
+/// Engines that record commands and imitate the effects that tests need.
 class RecordingPort : public engine::CommandPort {
 public:
     struct Record {
@@ -194,7 +194,7 @@ public:
     std::vector<uint32_t> consumers;
     std::vector<io::GsiSend> mads;
     std::vector<neighbour::Frame> frames;
-    std::vector<qp::UserRate*> rates;  ///< of attached sessions
+    std::vector<qp::UserRate*> rates;  ///< rates of attached sessions
     qp::Change last_change;
     size_t changes = 0;  ///< number of executed changes
     uint32_t limit = 0;

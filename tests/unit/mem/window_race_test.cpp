@@ -63,7 +63,8 @@ TEST(WindowRace, NothingReachesAnOldBindingOnceTheNewOneIsComplete) {
                 uint64_t va = half;
                 if (check(race.table, key, kPd, 99, va, 8, kRemoteWrite, found, use) != Fault::ok) continue;
                 std::this_thread::yield();  // prolongs the access
-                // Every 256th bind has the same key again. A bind may have taken effect before `complete` counts it.
+                // Every 256th bind has the same key again and may have taken effect before `complete` counts it, so 0 and 255
+                // are legal.
                 const uint32_t since = (complete.load() - before) & 0xff;
                 late += (since != 0 && since != 0xff) || half != Race::half_of(key);
                 ++granted;

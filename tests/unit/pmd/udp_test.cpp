@@ -1,4 +1,4 @@
-// RoCEv2 frames over plain UDP sockets, between addresses of the loopback interface.
+// Tests of RoCEv2 frames over plain UDP sockets: between loopback addresses, and to multicast groups on a veth interface.
 #include <gtest/gtest.h>
 
 #include <arpa/inet.h>
