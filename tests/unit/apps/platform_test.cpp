@@ -397,16 +397,13 @@ TEST_F(Holes, TimeRenewsTheCreditWhileMemoryIsFree) {
 }
 
 TEST_F(Holes, AShortageOfMemoryLowersThePoolOnlyForASecond) {
+    mem::MappedRegion& early = region(1000);
     group.limit("one/two", 32 * kPage, 31 * kPage);
+    EXPECT_FALSE(limited->has_memory(0, why)) << "lowers the pool";
+    group.limit("one/two", 32 * kPage, 16 * kPage);
     pollfd timer{.fd = limited->hole_timer_fd(), .events = POLLIN, .revents = 0};
-    limited->renew_hole_credit();
-    group.limit("one/two", 32 * kPage, 16 * kPage);
-    limited->renew_hole_credit();
-    group.limit("one/two", 32 * kPage, 31 * kPage);
-    usleep(20'000);  // the files are read again after 10 ms
-    (void)limited->has_memory(0, why);
-    group.limit("one/two", 32 * kPage, 16 * kPage);
     ASSERT_EQ(poll(&timer, 1, 60'000), 1) << "nothing was filled, but the pool is to be renewed";
+    EXPECT_EQ(filled(early), 0u) << "until then the pool is low";
     limited->renew_hole_credit();
     EXPECT_EQ(filled(region(1000)), 2u);
 }
