@@ -1,7 +1,10 @@
 // rdma_cm in the conductor: ids, addresses, ports, events. The test passes the MADs between two devices.
+#include <map>
+#include <nlohmann/json.hpp>
 #include <random>
 
 #include "abi/cm_control.hpp"
+#include "abi/op_names.hpp"
 #include "fixture.hpp"
 #include "host/rdma_cm/service.hpp"
 
@@ -539,18 +542,44 @@ TEST_F(CmTest, WaitingEventsOfASessionAreLimited) {
     EXPECT_EQ(write(make_id(session, channel)), 0);
 }
 
+/// Requests with arbitrary bodies are executed or refused with a reason (send_once() checks the replies). They close no session.
+/// The sessions leave nothing behind, and other sessions connect as before.
 TEST_F(CmTest, AnyBytesAreHarmless) {
     connected(7174);
     std::mt19937 rng(7);
     std::uniform_int_distribution<int> byte(0, 255);
+    std::map<Op, uint32_t> refused;
+    uint32_t executed = 0;
     for (int i = 0; i < 20000; ++i) {
         const auto op = Op(int(Op::cm_open_channel) + 2 + i % (int(Op::cm_write_event) - int(Op::cm_open_channel) - 1));
         std::vector<std::byte> body(size_t(byte(rng)) + 8);
         for (std::byte& b : body) b = std::byte(byte(rng) < 200 ? 0 : byte(rng));
         body[0] = std::byte(byte(rng) % 4);
-        send(conductor, i % 2 == 0 ? session : peer, packet(op, body));
+        const Result r = send(conductor, i % 2 == 0 ? session : peer, packet(op, body));
+        ASSERT_FALSE(r.closed);
+        ++(r.error != 0 ? refused[op] : executed);
         if (i % 16 == 0) carry();
     }
+    EXPECT_GT(executed, 0u);
+    for (auto op = Op(int(Op::cm_open_channel) + 2); op != Op::cm_write_event; op = Op(int(op) + 1))
+        EXPECT_GT(refused[op], 0u) << abi::op_name(op);
+
+    for (const uint32_t s : {session, peer}) conductor.close_session(s);
+    for (int i = 0; i < 600; ++i) {  // until the last retry and the last timewait have ended
+        carry();
+        conductor.service(now += Nanos{1'000'000'000});
+    }
+    const auto status = nlohmann::json::parse(conductor.status_json());
+    for (const char* kind : {"cm_ids", "cm_channels", "cm_groups"}) EXPECT_EQ(status["totals"].at(kind), 0) << kind;
+    EXPECT_EQ(status["rdma_cm"].at("connections"), 0);
+    EXPECT_TRUE(status["rdma_cm"].at("listeners").empty());
+
+    session = open();
+    peer = connect();
+    EXPECT_EQ(call_as(peer, Op::hello, good_hello()).error, 0);
+    channel = open_channel(session);
+    peer_channel = open_channel(peer);
+    connected(7174);
 }
 
 }  // namespace
