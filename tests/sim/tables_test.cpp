@@ -50,7 +50,7 @@ struct Ends {
     cc::Policy policy;
 };
 constexpr Ends kEnds[] = {{"back N", false, false, false, cc::Policy::fixed_window},
-                          {"dropped", false, true, true, cc::Policy::fixed_window},
+                          {"dropped", false, true, false, cc::Policy::fixed_window},
                           {"kept", true, true, false, cc::Policy::fixed_window},
                           {"reports", true, true, true, cc::Policy::fixed_window},
                           {"adaptive", true, true, true, cc::Policy::adaptive}};

@@ -13,7 +13,6 @@ struct Message {
     WrOpcode opcode{};
     uint32_t length = 0, imm = 0;
     uint64_t remote = 0;
-    bool completed = false;
 };
 
 /// A received message is identified by its opcode, length, immediate data and content.

@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -87,18 +88,24 @@ protected:
         uint32_t number;
         bool right;
     };
-    /// Receives frames in bursts of `burst`, until `most` frames have arrived or no further frame arrives.
-    std::vector<Got> receive(size_t most, unsigned burst = 8) {
+    /// Receives frames in bursts of `burst`, until `count` frames have arrived or a minute has passed.
+    std::vector<Got> receive(size_t count, unsigned burst = 8) {
         std::vector<Got> all;
         io::RxFrame f[64];
-        for (int vain = 0; all.size() < most && vain < 200;) {
+        const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+        while (all.size() < count && std::chrono::steady_clock::now() < end) {
             const unsigned n = receiver_->burst(f, burst);
-            if (n == 0 && ++vain != 0) usleep(1000);
+            if (n == 0) usleep(1000);
             for (unsigned i = 0; i < n; ++i)
                 all.push_back({load_be<uint32_t>(f[i].data + kBth + wire::kBthLength), f[i].icrc == wire::HeaderChecksum::right});
             receiver_->free(f, n);
         }
         return all;
+    }
+    /// Polls often without a frame, so that the receiver takes the port for silent.
+    void poll_in_vain() {
+        io::RxFrame f[8];
+        for (int i = 0; i < 200; ++i) EXPECT_EQ(receiver_->burst(f, 8), 0u);
     }
     /// Sends the UDP payload of a built frame from a new socket that is bound to `port`.
     static void send_from(uint16_t port, const uint8_t* frame, uint32_t length) {
@@ -143,7 +150,7 @@ TEST_F(Udp, AWholeBurstIsOneSystemCallAndArrivesInOrderInBurstsOfAnySize) {
 TEST_F(Udp, AfterSilenceFramesArriveAgain) {
     uint8_t f[256];
     for (uint32_t i = 0; i < 4; ++i) {
-        EXPECT_TRUE(receive(1).empty());
+        poll_in_vain();
         send_from(wire::kRoceUdpPort, f, build(f, i, 64));
         const std::vector<Got> got = receive(1);
         ASSERT_EQ(got.size(), 1u);
@@ -258,7 +265,7 @@ TEST(UdpGroups, OnlySocketsThatJoinedReceiveAGroup) {
         ASSERT_EQ(joined.follow_group(group, true), 0);
         EXPECT_EQ(joined.follow_group(group, true), EADDRINUSE);
         send_to_group(group);
-        EXPECT_TRUE(arrives(joined, 2000));
+        EXPECT_TRUE(arrives(joined, 60'000));
         EXPECT_FALSE(arrives(other, 0)) << "the kernel delivers a datagram to all sockets at once";
         EXPECT_EQ(joined.follow_group(group, false), 0);
         EXPECT_EQ(joined.follow_group(group, false), EADDRNOTAVAIL);
