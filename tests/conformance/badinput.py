@@ -7,6 +7,7 @@ import re
 import socket
 import struct
 import subprocess
+import tempfile
 
 from kills import wait_for_totals
 from lab import ROCI, Failure, Program, free_port
@@ -145,6 +146,12 @@ def no_rocid(_rocid, _gids):
         done = subprocess.run([ROCI, command[0], '--socket', '/nonexistent/rocid.sock', *command[1:]], capture_output=True, text=True, timeout=20, check=False)
         if done.returncode == 0 or 'rocid --loopback' not in done.stderr:
             raise Failure(f'roci {command[0]} without a rocid: exit {done.returncode}, "{done.stderr.strip()}": it must say how to start one')
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run([ROCI, 'status', '--single'], capture_output=True, text=True, timeout=20, check=False,
+                              env={k: v for k, v in os.environ.items() if k != 'ROCI_SOCKET'} | {'XDG_RUNTIME_DIR': folder})
+    first = done.stderr.split('\n')[0]
+    if done.returncode == 0 or f'{folder}/rocinante/single.sock' not in first:
+        raise Failure(f'roci status --single without a rocid: exit {done.returncode}, first line "{first}": it must name the socket')
 
 
 def verbs_without_rocid(_rocid, _gids):
