@@ -1,4 +1,4 @@
-// A fake rocid in this process. It answers every request of the control protocol without checks, and gives the test access to
+// A fake rocid in this process. It answers the requests of the control protocol with few checks, and gives the test access to
 // rocid's side of the rings. The test plays the engine.
 #pragma once
 
@@ -35,7 +35,7 @@ public:
     /// The record of the device, and the owner word. Valid after make_device_page().
     abi::DeviceRecord& device_record() { return *reinterpret_cast<abi::DeviceRecord*>(device_page_ + kRecordAt); }
     uint32_t& page_owner() { return *reinterpret_cast<uint32_t*>(device_page_ + kOwnerAt); }
-    /// Makes requests of this op fail with this errno and a reason.
+    /// Makes requests of this op fail with this errno and a reason. Errno 0 ends this.
     void refuse(abi::Op op, int error);
 
     // ---- what rocid sees ------------------------------------------------------------------------------------------------
@@ -49,7 +49,7 @@ public:
         std::memcpy(&out, bytes.data(), std::min(sizeof out, bytes.size()));
         return out;
     }
-    /// Returns the number of descriptors that came with requests.
+    /// Returns the number of requests with a descriptor, except add_chunk and open_device.
     uint32_t received_fds() const { return received_fds_; }
 
     struct Qp {
