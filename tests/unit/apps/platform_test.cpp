@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "apps/rocid/device_page.hpp"
 #include "apps/rocid/remote_process.hpp"
 #include "apps/rocid/sigbus_guard.hpp"
 #include "lingering.hpp"
@@ -248,6 +249,87 @@ TEST_F(Platform, ClientsCanReadTheEnginePageButNotWriteIt) {
     EXPECT_LT(ftruncate(fd, 0), 0);
     munmap(p, kPage);
     close(fd);
+}
+
+// ---- the device page ----
+
+/// A client's view of the page.
+struct PageView {
+    explicit PageView(int fd) {
+        struct stat s {};
+        EXPECT_EQ(fstat(fd, &s), 0);
+        length = size_t(s.st_size);
+        base = mmap(nullptr, length, PROT_READ, MAP_SHARED, fd, 0);
+        EXPECT_NE(base, MAP_FAILED);
+    }
+    ~PageView() { munmap(base, length); }
+    const abi::DevicePageHeader& header() const { return *static_cast<abi::DevicePageHeader*>(base); }
+    const abi::DeviceRecord& record(uint32_t device) const {
+        return *reinterpret_cast<const abi::DeviceRecord*>(static_cast<char*>(base) + header().first + device * header().stride);
+    }
+    bool owned() const {
+        auto* word = reinterpret_cast<uint32_t*>(static_cast<char*>(base) + header().owner);
+        return (std::atomic_ref(*word).load() & abi::kOwnerMask) != 0;
+    }
+    void* base = nullptr;
+    size_t length = 0;
+};
+
+TEST(DevicePageMemory, ClientsCanReadItButNotWriteIt) {
+    DevicePage page(2);
+    abi::DeviceSnapshot s{};
+    s.port.state = 4;
+    page.publish(1, s);
+    page.publish(2, s);  // there is no such device
+    const int fd = dup(page.fd());
+    const PageView view(fd);
+    EXPECT_EQ(view.header().devices, 2u);
+    EXPECT_LE(view.header().bytes, view.length);
+    abi::PortAttr port{};
+    EXPECT_FALSE(view.record(0).read(0, port)) << "not published";
+    ASSERT_TRUE(view.record(1).read(0, port));
+    EXPECT_EQ(port.state, 4u);
+    EXPECT_LT(mprotect(view.base, view.length, PROT_READ | PROT_WRITE), 0);
+    EXPECT_EQ(mmap(nullptr, view.length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0), MAP_FAILED);
+    EXPECT_LT(pwrite(fd, "x", 1, 0), 0);
+    EXPECT_LT(ftruncate(fd, 0), 0);
+    close(fd);
+}
+
+TEST(DevicePageMemory, ShowsTheEndOfItsProcess) {
+    int ends[2];
+    ASSERT_EQ(socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, ends), 0);
+    const pid_t child = fork();
+    if (child == 0) {
+        DevicePage page(1);
+        // Descriptors of the child are reached through /proc, so the number suffices.
+        const int fd = page.fd();
+        if (write(ends[1], &fd, sizeof fd) != sizeof fd) _exit(1);
+        pause();
+        _exit(2);
+    }
+    int fd = -1;
+    ASSERT_EQ(read(ends[0], &fd, sizeof fd), ssize_t(sizeof fd));
+    const int own = open(("/proc/" + std::to_string(child) + "/fd/" + std::to_string(fd)).c_str(), O_RDONLY | O_CLOEXEC);
+    ASSERT_GE(own, 0);
+    const PageView view(own);
+    EXPECT_TRUE(view.owned());
+    kill(child, SIGKILL);
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFSIGNALED(status));
+    EXPECT_FALSE(view.owned()) << "the kernel has cleared the word";
+    close(own);
+    close(ends[0]);
+    close(ends[1]);
+}
+
+TEST(DevicePageMemory, ShowsAnOrderlyEnd) {
+    DevicePage page(1);
+    const PageView view(page.fd());
+    EXPECT_TRUE(view.owned());
+    page.end();
+    EXPECT_FALSE(view.owned());
 }
 
 TEST_F(Platform, AWakeDescriptorWakesUntilItsSessionIsClosed) {

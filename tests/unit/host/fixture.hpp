@@ -101,7 +101,12 @@ public:
     }
     void signal_channel(uint32_t session, uint32_t channel, uint32_t) override { ++signals[{session, channel}]; }
     void close_event_pipe(uint32_t session, uint32_t channel) override { pipes.erase({session, channel}); }
-    void send_async(uint32_t session, const abi::AsyncEventRecord& r) override { asyncs.push_back({session, r.event_type}); }
+    void send_async(uint32_t session, const abi::AsyncEventRecord& r) override {
+        asyncs.push_back({session, r.event_type});
+        published_at_async.push_back(published);
+    }
+    int device_page_fd() override { return page_fd; }
+    void publish_device(uint32_t device, const abi::DeviceSnapshot& now) override { published[device] = now; }
     int route(uint32_t, const Gid&, const Gid&, Gid& next) override {
         if (!gateway.is_zero()) next = gateway;
         return route_error;
@@ -136,7 +141,10 @@ public:
     std::set<std::pair<uint32_t, uint32_t>> pipes;
     std::map<std::pair<uint32_t, uint32_t>, uint32_t> signals;
     std::set<uint32_t> wake;
-    std::vector<std::pair<uint32_t, uint32_t>> asyncs;  ///< pairs of session and event type
+    std::vector<std::pair<uint32_t, uint32_t>> asyncs;                        ///< pairs of session and event type
+    std::map<uint32_t, abi::DeviceSnapshot> published;                        ///< last snapshot by device
+    std::vector<std::map<uint32_t, abi::DeviceSnapshot>> published_at_async;  ///< `published` at the time of each async event
+    int page_fd = -1;
     std::vector<Gid> solicited;
     Gid gateway;
     int route_error = 0;
