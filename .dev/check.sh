@@ -3,10 +3,14 @@ source .dev/sanitizers.sh
 
 check_format() { sources | xargs clang-format --dry-run -Werror; }
 
-# clang-tidy checks the sources of stack, verbs_api and apps, with the headers that they include.
+# Runs clang-tidy on the sources of stack, verbs_api and apps, with the headers that they include.
 check_lint() { git ls-files 'stack/*.cpp' 'verbs_api/*.cpp' 'apps/*.cpp' | xargs -P "$(nproc)" -n 4 clang-tidy -p "$BUILD" --quiet; }
 
-check_shell() { bash -n dev .dev/*.sh .ci/run; }
+# bash -n reads only its first file.
+check_shell() {
+    local file
+    for file in dev .dev/*.sh .ci/run; do bash -n "$file" || return; done
+}
 
 dev_check() {
     step "build" source_and_build

@@ -21,8 +21,8 @@ as_root() {
     fi
 }
 
-# wanted_packages [demo]: prints the packages of .dev/packages.txt. With `demo` prints only the packages of the demo.
-# The file lists these before the first line that begins with "# === ".
+# wanted_packages [demo]: prints the packages of .dev/packages.txt. With `demo` prints only the packages of the demo,
+# which precede the first line that begins with "# === ".
 wanted_packages() {
     if [ "${1:-}" = demo ]; then sed '/^# === /q' .dev/packages.txt; else cat .dev/packages.txt; fi | grep -vE '^\s*(#|$)'
 }

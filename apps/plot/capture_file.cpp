@@ -137,8 +137,8 @@ void sort_by_time(Capture& c) {
 Capture read_capture(const std::string& path, const std::string& name, size_t most_frames) {
     uint64_t only_without = 0;
     Capture out = read_once(path, name, most_frames, false, only_without);
-    // An ACK without its ICRC is too short for the parser. `only_without` counts the frames that become valid if an ICRC is
-    // added. If there are such frames, and no frame has a right ICRC, the capture contains no ICRCs.
+    // A frame without its ICRC, for example an ACK, may be too short for the parser. `only_without` counts the frames that become
+    // valid if an ICRC is added. If there are such frames, and no frame has a right ICRC, the capture contains no ICRCs.
     const bool without_icrc = out.counts.icrc_good == 0 && only_without != 0;
     if (without_icrc) out = read_once(path, name, most_frames, true, only_without);
     if (out.frames.empty())

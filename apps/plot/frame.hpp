@@ -36,12 +36,11 @@ struct Frame {
     bool cnp() const { return opcode == wire::kCnpOpcode; }
 };
 
-/// The key of a flow: the frames from one address to one QP of another address. A frame of RC, UC or XRC does not name the QP
-/// that sent it.
+/// The key of a flow: the frames from one address to one QP of another address.
 struct FlowKey {
     Gid source, dest;
     Qpn dest_qp;
-    Qpn source_qp;  ///< set for UD only
+    Qpn source_qp;  ///< set for UD only, because a frame of RC, UC or XRC does not name the QP that sent it
     auto operator<=>(const FlowKey&) const = default;
 };
 

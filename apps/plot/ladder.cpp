@@ -124,8 +124,8 @@ std::vector<Group> groups_of(const Stream (&streams)[2]) {
     }
 }
 
-/// Chooses the rows that a long ladder shows: the beginning, the end, and the rows around losses, repetitions, overtaken packets,
-/// NAKs, CNPs and marked packets.
+/// Chooses at most kMostRows rows of a ladder: the beginning, the end, and the rows around losses, repetitions, overtaken
+/// packets, NAKs, CNPs and marked packets. A shorter ladder keeps all rows.
 std::vector<bool> kept(const std::vector<Group>& groups) {
     std::vector<bool> keep(groups.size(), groups.size() <= kMostRows);
     if (groups.size() <= kMostRows) return keep;

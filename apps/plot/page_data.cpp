@@ -20,8 +20,8 @@ bool problem(const Event& e) {
     return e.lost || e.marked || (e.kind != Kind::sent && e.kind != Kind::ack && e.kind != Kind::response);
 }
 
-/// Chooses about `most` items. Keeps all items that `matter`, or every n-th of them if they are more than half of `most`. Of the
-/// other items keeps every n-th.
+/// Chooses about `most` items. Keeps all items that `matter`, unless they are more than half of `most`: then keeps every n-th of
+/// them. Keeps every m-th of the items that do not matter.
 template <class Item, class Matters>
 std::vector<const Item*> thinned(const std::vector<Item>& items, size_t most, Matters matter) {
     std::vector<const Item*> out;

@@ -79,7 +79,8 @@ struct Acked {
 struct Message {
     std::string name;             ///< such as "WRITE" or "SEND with Immediate"
     int64_t first = 0, last = 0;  ///< first and last PSN
-    int64_t begin = 0, end = -1;  ///< end: time of the acknowledgement; -1: not in the capture
+    /// `end` is the time of the acknowledgement; -1: not in the capture. For UC and UD it is the time of the last packet.
+    int64_t begin = 0, end = -1;
     uint64_t bytes = 0;
     uint32_t resent = 0;
 };

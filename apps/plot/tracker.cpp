@@ -8,7 +8,7 @@ namespace {
 
 constexpr int64_t kCircle = int64_t{1} << 24;
 constexpr int64_t kWindow = 1 << 16;       ///< PSNs; a larger step is a new connection of the same QP numbers
-constexpr size_t kMostRequests = 1 << 17;  ///< limit of requests, responses or holes that the tracker keeps
+constexpr size_t kMostRequests = 1 << 17;  ///< limit of entries in each of the containers that prune() shortens
 constexpr uint64_t kReorderPackets = 16;   ///< a packet overtaken by more packets counts as lost
 constexpr int64_t kReorderTime = 100'000;  ///< nanoseconds; a packet later than this and than a round trip counts as lost
 
@@ -162,7 +162,7 @@ void Tracker::again(const Sighting& s, int64_t psn, Request& r) {
     const bool needless = psn + int64_t{r.reads ? 1u : r.span} - 1 <= acked_;
     c.needless += needless;
     const bool back = (last_was_again_ && psn == last_psn_ + 1) || (psn >= back_from_ && psn <= back_to_);
-    // A READ that was answered is repeated because responses are missing. So its request was not lost.
+    // A READ that was answered is repeated because responses are missing, so the READ's request was not lost.
     const auto answer = responses_.lower_bound(psn - int64_t{r.reads ? r.span : 0u});
     const bool answered = r.reads && answer != responses_.end() && answer->first < psn + int64_t{r.span};
     if (!requests_known_ && !needless && !back && !answered) mark_lost(out_.events[r.event]);

@@ -10,13 +10,13 @@
 
 namespace roci::plot {
 
-/// The first extended PSN. Smaller numbers remain for earlier PSNs. The value is a multiple of 2^24 and of 10^6, so that round
-/// PSNs remain round.
+/// The extended PSN of PSN 0 when a capture begins. Smaller numbers are left for earlier PSNs. The value is a multiple of 2^24
+/// and of 10^6, so that round PSNs remain round.
 inline constexpr int64_t kFirstCircle = (int64_t{1} << 24) * 15'625;
 
 class Tracker {
 public:
-    /// `mtu` is 0 if unknown. `requests_known` and `responses_known` are true if Sighting::lost is known.
+    /// `mtu` is 0 if unknown. `requests_known` is true if Sighting::lost of requests is known; the same for `responses_known`.
     Tracker(bool reliable, uint32_t mtu, bool requests_known, bool responses_known);
     void request(const Sighting& s);
     void response(const Sighting& s);
@@ -38,7 +38,7 @@ private:
         uint32_t payload = 0, dma_length = 0, span = 1, resent = 0;
         uint8_t opcode = 0;
     };
-    /// The payload of a request in flight. An ACK confirms the payload of a SEND or WRITE. Responses carry the payload of a READ.
+    /// The payload of a request in flight. If `reads` is true, responses carry the payload. Otherwise an ACK confirms it.
     struct Owed {
         uint64_t bytes = 0;
         bool reads = false;
@@ -91,7 +91,7 @@ private:
     int64_t back_from_ = 0, back_to_ = -1;   ///< PSNs that the requester repeats because of a NAK, although they may not be lost
     std::set<int64_t> waiting_;              ///< responses behind a missing one
     std::map<int64_t, uint32_t> responses_;  ///< recent responses: PSN → event of the newest copy
-    int64_t response_next_ = 0;              ///< the PSN after the newest response
+    int64_t response_next_ = 0;              ///< the PSN after the highest response
     int64_t last_response_ = -2;
     bool last_response_again_ = false;
     std::map<int64_t, Owed> owed_;  ///< payload in flight, by last PSN

@@ -1,4 +1,4 @@
-// Handles packets of the responder: ACKs, NAKs, responses, congestion notifications.
+// Handles packets of the responder: ACKs, NAKs, responses and congestion notifications.
 #include <algorithm>
 #include <string_view>
 

@@ -82,7 +82,7 @@ View view_of(const Capture& c, uint32_t index, bool at_receiver) {
             s.marked = s.marked || there.marked;
             if (at_receiver) s.frame = &there;
         } else if (view.both_ends) {
-            s.lost = f.time < last_received;  // the last packets may still be in flight
+            s.lost = f.time < last_received;  // packets sent after the newest received one may still be in flight
         }
         view.packets.push_back(s);
     }

@@ -35,8 +35,8 @@ private:
 };
 
 struct Answer {
-    int error = 0;       ///< 0, or a positive errno of rocid or of the connection (EPIPE, ETIMEDOUT)
-    std::string reason;  ///< the error as text; empty on success
+    int error = 0;       ///< 0, or a positive errno of rocid or of the connection, such as ETIMEDOUT
+    std::string reason;  ///< the error as text; rocid may send an error without a text
     std::vector<std::byte> body;
     std::vector<UniqueFd> fds;
 
@@ -62,7 +62,7 @@ public:
     }
     const abi::HelloReply& hello() const { return hello_; }
     int fd() const { return fd_.get(); }
-    /// Releases the connection to the caller: the session lives as long as any process holds the descriptor.
+    /// Passes the descriptor of the connection to the caller. The session lives until it is closed or this process ends.
     int release() { return fd_.release(); }
 
 private:

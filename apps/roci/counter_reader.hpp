@@ -27,7 +27,7 @@ class CounterReader {
 public:
     /// Maps rocid's page. Returns nullopt, with `why` set, if rocid has no page or if the page is not valid.
     static std::optional<CounterReader> open(ControlClient& client, std::string& why);
-    /// Reads a page in memory. The caller keeps ownership of the memory.
+    /// Returns a reader of a page in memory, or nullopt, with `why` set, if the page is not valid. The caller owns the memory.
     static std::optional<CounterReader> of(std::span<const std::byte> page, std::string& why);
 
     const std::vector<std::string>& devices() const { return devices_; }

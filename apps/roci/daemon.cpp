@@ -173,6 +173,7 @@ std::optional<Daemon> find_daemon(const Where& where, std::string& why) {
     const std::string socket = ephemeral_socket(where, unused);
     if (!socket.empty())
         if (auto daemon = try_socket(socket, true, unused)) return daemon;
+    if (why.empty()) why = unused.empty() ? fmt::format("no rocid serves {}", socket) : unused;
     why = fmt::format("{}\n  {}", why, kHowToStart);
     return std::nullopt;
 }

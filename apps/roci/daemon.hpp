@@ -27,9 +27,9 @@ struct Daemon {
 /// Returns "", with `why` set, if there is no safe folder for the socket.
 std::string ephemeral_socket(const Where& where, std::string& why);
 
-/// Connects to the rocid of --socket or $ROCI_SOCKET, if one of them is set. Otherwise connects to the first of these that
-/// accepts: the rocid of `roci up`, the system's rocid, the user's ephemeral rocid. With --config or --single tries only the
-/// ephemeral rocid of this choice. Returns nullopt, with `why` set, if no rocid accepts.
+/// Connects to a rocid. If --socket or $ROCI_SOCKET is set, tries only the rocid at that socket. Otherwise, if --config or
+/// --single is set, tries only the ephemeral rocid of that option. Otherwise tries the rocid of `roci up`, the system's rocid and
+/// the user's ephemeral rocid, in this order. Returns nullopt, with `why` set, if no rocid accepts.
 std::optional<Daemon> find_daemon(const Where& where, std::string& why);
 
 /// Returns the socket of the rocid that `roci up` starts for this user, or "", with `why` set, if there is no safe folder for it.
@@ -37,7 +37,7 @@ std::string up_socket(std::string& why);
 /// Starts a rocid that serves `socket`, and waits until it serves. Returns nullopt, with `why` set, on failure. If rocid ends or
 /// does not become ready, `why` includes the end of rocid's log.
 std::optional<Daemon> start_daemon(const Where& where, const std::string& socket, std::string& why);
-/// Calls find_daemon(). If that finds no rocid and the user named no socket, starts an ephemeral rocid and waits until it serves.
+/// Calls find_daemon(). If no rocid accepts and the user named no socket, starts an ephemeral rocid and waits until it serves.
 std::optional<Daemon> find_or_start_daemon(const Where& where, std::string& why);
 
 }  // namespace roci::cli

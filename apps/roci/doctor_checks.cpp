@@ -152,7 +152,8 @@ Finding open_files(const Machine& m) {
 Finding rights(const Machine& m) {
     if (m.uid == 0 || (has(m, kNetRaw) && has(m, kNetAdmin))) return good("every kind of port can be opened");
     return {Severity::note,
-            "no CAP_NET_RAW and CAP_NET_ADMIN: this user's rocid can open loopback, vhost_user, virtio_user and memif ports only",
+            "no CAP_NET_RAW and CAP_NET_ADMIN: this user's rocid can open loopback, udp, vhost_user, virtio_user and memif ports "
+            "only",
             "run rocid by its unit (systemctl start rocid), or as root"};
 }
 

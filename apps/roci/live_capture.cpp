@@ -24,7 +24,7 @@ using plot::Ending;
 using plot::Failure;
 
 constexpr uint32_t kHeaderBytes = 128;              // snap length: contains all headers; the payload is not drawn
-constexpr uint64_t kMostBytes = uint64_t{1} << 28;  // largest size of the temporary file
+constexpr uint64_t kMostBytes = uint64_t{1} << 28;  // the capture ends when the temporary file is larger
 constexpr auto kLookEvery = std::chrono::milliseconds(250);
 
 UniqueFd start(ControlClient& session, uint32_t qpn) {

@@ -31,7 +31,7 @@ struct LiveCapture {
 };
 
 /// Captures until the time has passed, SIGINT or SIGTERM arrives, the queue pair is destroyed, the file is full or rocid ends the
-/// capture. Throws plot::Failure if there is no rocid or if rocid refuses.
+/// capture. Throws plot::Failure if there is no rocid, if rocid refuses, or if no temporary file can be created.
 LiveCapture capture_qp(const Where& where, uint32_t qpn, double seconds);
 
 }  // namespace roci::cli

@@ -62,7 +62,7 @@ CounterFiles::CounterFiles(CounterReader reader, const std::filesystem::path& ro
         }
 }
 
-/// A counter only grows, so the new text is never shorter than the old one, and no old digits remain.
+/// Overwrites the old texts. A counter only grows, so the new text is never shorter than the old one, and no old digits remain.
 unsigned CounterFiles::renew() {
     unsigned written = 0;
     for (size_t d = 0; d < files_.size(); ++d) {

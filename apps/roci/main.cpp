@@ -18,8 +18,9 @@
 namespace {
 
 void add_where(CLI::App& command, roci::cli::Where& where) {
-    command.add_option("--socket", where.socket,
-                       "rocid's control socket (default: $ROCI_SOCKET, else /run/rocinante/rocid.sock)");
+    command.add_option(
+        "--socket", where.socket,
+        "rocid's control socket (default: $ROCI_SOCKET, else the rocid of `roci up`, the system's, or the ephemeral one)");
     auto* config =
         command.add_option("--config", where.config, "configuration of the ephemeral rocid; each configuration has its own")
             ->check(CLI::ExistingFile);

@@ -54,8 +54,8 @@ void show_devices(const std::string& socket) {
         why);
 }
 
-/// Passes the session's descriptor to the program, so that an ephemeral rocid lives as long as the program or a child of it. The
-/// number of the descriptor is high, because some programs expect low numbers for their own files.
+/// Passes the session's descriptor to the program, so that an ephemeral rocid lives as long as the program. The number of the
+/// descriptor is high, because some programs expect low numbers for their own files.
 void keep_alive_with_program(ControlClient session) {
     rlimit limit{};
     getrlimit(RLIMIT_NOFILE, &limit);

@@ -118,7 +118,7 @@ bool fits(const std::string& text, size_t width) {
     return true;
 }
 
-/// Prints a table, or each row by itself if the table does not fit into the width.
+/// Returns a table as text, or each row by itself if the table does not fit into the width.
 std::string rows_section(const std::string& title, const json& rows, size_t width) {
     Table table(columns_of(rows));
     for (const json& row : rows) {

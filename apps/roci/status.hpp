@@ -33,7 +33,8 @@ std::string fetch_status(ControlClient& client, std::string& why);
 /// Returns the devices and sessions of rocid's JSON that match the options.
 nlohmann::ordered_json filter_status(const nlohmann::ordered_json& status, const StatusOptions& options);
 inline constexpr size_t kStatusWidth = 100;
-/// The tables of `roci status`, from rocid's JSON. No line is wider than `width`, except if it consists of one longer word.
+/// Returns the tables of `roci status`, made from rocid's JSON. Lines have at most `width` characters, except longer titles and
+/// longer single words.
 std::string status_tables(const nlohmann::ordered_json& status, size_t width = kStatusWidth);
 /// Returns all fields of the QPs in the result of filter_status() as text.
 std::string qp_page(const nlohmann::ordered_json& status, size_t width = kStatusWidth);

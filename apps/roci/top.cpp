@@ -91,7 +91,8 @@ Woke wait(double seconds, int signals, int connection, int keys) {
     return fds[1].revents != 0 ? Woke::ended : Woke::key;
 }
 
-/// Takes the samples of one interval, without a terminal. Returns false after a signal, or if rocid ended.
+/// Takes the samples of one interval, without a terminal. Returns false after a signal, and, with `why` set, if rocid ended or
+/// gave no status.
 bool watch_interval(Watcher& watcher, double interval, int signals, int connection, std::string& why) {
     const auto end = Clock::now() + std::chrono::duration<double>(interval);
     do {
@@ -131,7 +132,7 @@ bool take_keys(TopScreen& screen, TopView& view, bool& changed) {
     return true;
 }
 
-/// Draws as many QPs as fit on the screen together with the text below them.
+/// Draws the number of QPs that --rows sets, or as many as fit on the screen together with the text below them.
 void draw(TopScreen& screen, const TopOptions& o, TopView view, const TopModel& model) {
     const size_t room = screen.height() - 1;
     view.width = screen.width();

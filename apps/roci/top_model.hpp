@@ -1,5 +1,5 @@
 // The figures of `roci top` for one interval, computed from two readings of the counters and some samples of the QPs. The
-// functions have no side effects.
+// functions use and change only their arguments.
 #pragma once
 
 #include <cstdint>
@@ -50,7 +50,7 @@ struct TopModel {
     std::vector<TopEngine> engines;
     std::vector<TopDevice> devices;
     std::vector<TopQp> qps;
-    uint64_t not_shown = 0;          ///< number of QPs without figures, because there are too many QPs
+    uint64_t not_shown = 0;          ///< number of QPs for which rocid gave no figures; it gives those of 1,024 QPs at most
     std::vector<std::string> notes;  ///< sentences about bottlenecks, limits and destroyed QPs
 };
 

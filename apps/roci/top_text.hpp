@@ -15,10 +15,11 @@ struct TopColumn {
     int rank;
     bool left;
 };
-/// Returns the lines of a table, header first. `dropped` gets the titles of the omitted columns.
+/// Returns the lines of a table, header first. Adds the titles of the omitted columns to `dropped`.
 std::vector<std::string> fit_table(const std::vector<TopColumn>& columns, const std::vector<std::vector<std::string>>& rows,
                                    size_t width, std::vector<std::string>& dropped);
-/// Breaks a text at spaces into lines of at most `width` characters. All lines but the first are indented.
+/// Breaks a text into lines of at most `width` characters, at spaces and within longer words. All lines but the first are
+/// indented.
 std::vector<std::string> wrap(const std::string& text, size_t width);
 
 struct TopView {

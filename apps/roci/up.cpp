@@ -49,7 +49,8 @@ bool write_config(const std::string& path, const UpOptions& o) {
     return bool(file.flush());
 }
 
-/// Returns true if the text contains no character that would end a quoted value of the configuration. rocid checks the rest.
+/// Returns true if the text can stand between quotes in the configuration as it is: without a quote, a backslash and a line feed.
+/// rocid checks all else.
 bool plain(const std::string& text) { return text.find_first_of("\"\\\n") == std::string::npos; }
 
 std::string ip_text(const abi::GidValue& gid) {

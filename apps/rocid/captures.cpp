@@ -16,7 +16,7 @@ namespace {
 constexpr size_t kMaxCaptures = pmd::TapPort::kMaxRings - 1;  // one ring is for the configured capture
 constexpr int kPipeBytes = 1 << 20;                           // default limit of unprivileged users; a smaller pipe works too
 
-/// Returns 0 or a positive errno.
+/// Creates the pipe of a capture. Returns 0, or a positive errno with `why` set.
 int make_pipe(int (&ends)[2], std::string& why) {
     if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) {
         const int error = errno;

@@ -344,7 +344,7 @@ void check_peers(const std::string& file, const Config& c) {
         const Place at{file, d.line};
         check_udp(file, c, d);
         for (const DeviceSection& other : c.devices)
-            if (&other != &d && !d.mac.empty() && other.mac == d.mac)
+            if (&other != &d && !d.mac.empty() && parse_mac(other.mac) == parse_mac(d.mac))
                 fail(at, "devices '{}' and '{}' have the same MAC {}", d.name, other.name, d.mac);
         // Ports on one interface would share its frames. For example, the kernel would put the packet sockets of two af_packet
         // ports into one fanout group, because DPDK's driver names the group by process and interface.

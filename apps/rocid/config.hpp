@@ -61,7 +61,8 @@ struct Config {
     std::vector<unsigned> cpu_numbers;
 };
 
-/// An error in a configuration. The text has the form "file:line: the error, and the allowed values".
+/// An error in a configuration. The text has the form "file:line: the error, and the allowed values". Errors of the whole
+/// configuration have no line.
 class ConfigError : public std::runtime_error {
 public:
     using std::runtime_error::runtime_error;

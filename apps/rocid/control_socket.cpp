@@ -51,7 +51,8 @@ void make_folder(const std::filesystem::path& folder) {
                          "; run as root, or choose another place with --socket PATH");
 }
 
-/// Creates the listening socket. The caller has the lock. Another rocid may still listen if its lock file was removed.
+/// Creates the listening socket. The caller has the lock. If the lock file of another rocid was removed, that rocid may still
+/// listen, so the function checks that too.
 int listen_at(const std::string& path, uint32_t mode) {
     const sockaddr_un a = address_of(path);
     struct stat s {};
@@ -144,8 +145,8 @@ void ControlSocket::watch(int fd, std::function<void()> ready) {
     epoll_add(epoll_, fd);
 }
 
-/// Waits for events. Programs seldom send a single request. After a request it is cheaper to poll for the next request for some
-/// time than to sleep and be woken. The thread stops polling if a busy program wants the CPU.
+/// Waits for events. Programs seldom send a single request. So after a request it is cheaper to poll for the next request for
+/// some time than to sleep and be woken. The thread stops polling if a busy program wants the CPU.
 int ControlSocket::await(epoll_event* events, int most, int timeout_ms) {
     constexpr uint64_t kAttentive = 20'000;
     if (attentive_ && timeout_ms != 0) {
@@ -227,8 +228,8 @@ void ControlSocket::refuse(const Connection& c) {
     reaper_.close(c.who.uid, c.fd);
 }
 
-/// Accepts and closes the connection, using the spare descriptor. Otherwise the listening socket would remain readable and the
-/// loop would spin.
+/// Accepts and closes the connection, using the spare descriptor. If the connection stayed in the queue, the listening socket
+/// would remain readable and the loop would spin.
 void ControlSocket::refuse_for_want_of_descriptors() {
     close(spare_);
     const int fd = accept4(listen_, nullptr, nullptr, SOCK_CLOEXEC);

@@ -61,7 +61,7 @@ public:
 
     struct Counters {
         uint64_t accepted = 0, refused = 0, requests = 0, malformed = 0, slow_dropped = 0;
-        uint64_t paused = 0;  ///< requests after which a connection was not read for some time
+        uint64_t paused = 0;  ///< how often a connection was not read for some time because of its user's rate
     };
     const Counters& counters() const { return counters_; }
 
@@ -100,7 +100,7 @@ private:
     std::unordered_map<int, int> owner_of_pidfd_;
     std::unordered_map<int, std::function<void()>> watched_;
     std::vector<std::byte> buffer_;
-    abi::CpuPace pace_{1};    ///< each poll is a system call
+    abi::CpuPace pace_{1};    ///< at most one poll before a yield, because each poll is a system call
     bool attentive_ = false;  ///< a request has just been served
     Counters counters_;
 };

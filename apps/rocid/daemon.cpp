@@ -223,7 +223,7 @@ void Daemon::serve_metrics() {
     spdlog::info("metrics at {}", config_.metrics);
 }
 
-/// Called by the metrics' thread.
+/// Returns the text of GET /metrics. The thread of the metrics server calls this function.
 std::string Daemon::metrics() {
     constexpr int kPatienceMs = 2000;
     MetricsSample s;

@@ -19,8 +19,8 @@ struct RunOptions {
     bool verbose = false;
 };
 
-/// Called before any thread is started. Makes termination signals readable at the returned descriptor, ignores SIGPIPE, and
-/// raises the limit of descriptors as far as allowed. Throws pmd::StartError.
+/// Makes termination signals readable at the returned descriptor, ignores SIGPIPE, raises the limit of descriptors as far as
+/// allowed, and installs the handler of SIGBUS. Must be called before any thread starts. Throws pmd::StartError.
 int prepare_process();
 
 class Daemon {
@@ -41,7 +41,8 @@ private:
     /// Runs the conductor's own work and sends deferred replies.
     void service();
     void end_robbed_sessions();
-    /// Begins to follow links, addresses and neighbours of kernel interfaces, and lets the conductor query routes.
+    /// Begins to follow links, addresses and neighbours of kernel interfaces. Lets the conductor query routes and join multicast
+    /// groups.
     void follow_kernel();
     void follow_addresses(int index);
     void serve_addresses(uint32_t device, std::span<const Gid> gids);

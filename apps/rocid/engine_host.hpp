@@ -51,7 +51,7 @@ public:
 private:
     using Loop = pmd::LcoreLoop<engine::Engine, pmd::Clock>;
     /// The port of one device on one engine and the wrappers of the port, starting at the wire: DPDK port and hairpin, or UDP
-    /// port; capture; faults, if they are configured. The engine uses the last one.
+    /// port; capture; faults, if they are configured. The engine sends and receives by the last of them, `top`.
     struct Stack {
         std::unique_ptr<pmd::DpdkPort> dpdk;  ///< nullptr if `udp` is used
         std::unique_ptr<pmd::UdpPort> udp;

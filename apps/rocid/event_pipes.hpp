@@ -51,7 +51,7 @@ public:
 
     /// Returns the flag that an lcore notifies after it has pushed events.
     pmd::WakeFlag& wake_flag() { return wake_; }
-    /// Called by an lcore that has pushed events into `ring`. To wake the event thread and to send an event both cost the lcore
+    /// Sends events that the calling lcore has pushed into `ring`, or wakes the event thread to send them. Both cost the lcore
     /// one system call, but sending saves one wake-up before the client gets the event. So if the event thread sleeps, the lcore
     /// itself sends up to four completion events of vector 0. The lcore never waits for a lock, and leaves an event to the event
     /// thread if sending it could block.
@@ -105,7 +105,7 @@ private:
     std::mutex consumer_;       ///< held while taking events from rings_; locked before mutex_
     mutable std::mutex mutex_;  ///< guards pipes_ and every write to a pipe
     Table pipes_;
-    size_t kept_pipes_ = 0;  ///< pipes that have kept records
+    size_t kept_pipes_ = 0;  ///< number of pipes that have kept records
     pmd::WakeFlag wake_;
     std::vector<io::EventRing*> rings_;
     std::function<void()> on_gsi_;

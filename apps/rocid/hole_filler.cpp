@@ -130,7 +130,7 @@ void HoleFiller::lower_pool(uint64_t bytes) {
     if (lowers) start_timer();  // so that the pool grows again when memory is free
 }
 
-/// The handler of SIGBUS calls this function, so it only makes a system call.
+/// Starts the timer if it does not run. The handler of SIGBUS calls this function, so it does no more than a system call.
 void HoleFiller::start_timer() {
     constexpr itimerspec kOnce{.it_interval = {0, 0}, .it_value = {1, 0}};
     if (!timer_runs_.exchange(true)) timerfd_settime(timer_, 0, &kOnce, nullptr);

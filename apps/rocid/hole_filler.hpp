@@ -1,8 +1,9 @@
 // Allocates pages that clients have removed from registered memory. The kernel charges such a page to the process that touches it
 // first: rocid. If rocid's control group has a limit, userfaultfd turns an access to a missing page into SIGBUS. The handler of
 // SIGBUS allocates pages up to a credit of the user, and up to a pool of all users together. Beyond this the handler poisons the
-// region, as after a truncation. A timer, which runs only after pages were filled, asks for the renewal of pool and credits. A
-// program that removes pages for as long as it runs therefore keeps its regions, if the removed memory really becomes free.
+// region, as after a truncation. A timer asks for the renewal of pool and credits; it starts when a page is to be filled or the
+// pool is lowered. A program that removes pages for as long as it runs therefore keeps its regions, if the removed memory really
+// becomes free.
 //
 // Filled pages are the debt of their user until the pool has grown by as much. The debt of a user never exceeds what it leaves in
 // the pool, so each user leaves half of the pool to the others (dynamic thresholds: Choudhury and Hahne, 1998). The kernel does
@@ -55,8 +56,8 @@ public:
     /// Allocates the page at `address`; the handler of SIGBUS calls this function. Returns false if the page is not watched or is
     /// beyond the end of the file, or if the credit or the pool is used up.
     bool fill(uintptr_t address, Credit* credit);
-    /// Returns a descriptor that becomes readable a second after a page was to be filled. renew() should follow, and makes the
-    /// descriptor unreadable again.
+    /// Returns a descriptor that becomes readable a second after a page was to be filled or the pool was lowered. renew() should
+    /// follow, and makes the descriptor unreadable again.
     int timer_fd() const { return timer_; }
     uint64_t filled() const { return filled_.load(std::memory_order_relaxed); }
 

@@ -29,7 +29,7 @@ public:
     ~KernelNet();
     KernelNet(const KernelNet&) = delete;
 
-    /// The descriptor is readable when read_changes() has messages to read.
+    /// Returns a descriptor that is readable when read_changes() has messages to read.
     int fd() const;
     void read_changes();
 
@@ -38,7 +38,7 @@ public:
     std::vector<host::DeviceAddress> addresses(int index);
     /// Looks up the route to `dest`. If the route has a gateway, sets `next` to the gateway. Returns 0 or a positive errno.
     int route(int index, const Gid& source, const Gid& dest, Gid& next);
-    /// Passes the known MAC to the handler. If the MAC is unknown, makes the kernel resolve the address.
+    /// If the kernel knows the MAC of the address, passes the MAC to the handler. Otherwise makes the kernel resolve the address.
     void solicit(int index, const Gid& address);
 
 private:

@@ -86,7 +86,7 @@ bool wait_for(int fd, short what, Clock::time_point until) {
     return left > 0 && poll(&p, 1, int(left)) == 1;
 }
 
-/// Returns the head of the request, or an empty string if the head does not arrive in time.
+/// Returns the head of the request, or an empty string if the head does not arrive in time or the client closes the connection.
 std::string read_head(int fd, Clock::time_point until) {
     std::string head;
     while (head.find("\r\n\r\n") == std::string::npos && head.size() < kLongestRequest) {

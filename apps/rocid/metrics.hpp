@@ -1,6 +1,6 @@
 // The metrics endpoint: one thread sleeps in poll(2) until a client connects, and answers HTTP requests one after the other. The
-// code uses no library: only GET is needed, and cpp-httplib would add OpenSSL and further threads to a daemon that may run as
-// root.
+// code uses no library, because only GET is needed, and cpp-httplib would add OpenSSL and further threads to a daemon that may
+// run as root.
 #pragma once
 
 #include <condition_variable>
@@ -20,9 +20,9 @@ public:
     TextRequest();
     ~TextRequest();
     TextRequest(const TextRequest&) = delete;
-    /// Called by the requesting thread. Returns an empty text if `limit_ms` passed, or if close() was called.
+    /// Requests the text, waits for it and returns it. Returns an empty text if `limit_ms` has passed, or if close() was called.
     std::string wait_for_text(int limit_ms);
-    /// The descriptor is readable while a request waits. The other thread then calls fulfil().
+    /// Returns a descriptor that is readable while a request waits. The other thread then calls fulfil().
     int fd() const { return fd_; }
     void fulfil(std::string text);
     void close();

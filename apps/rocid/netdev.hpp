@@ -27,8 +27,9 @@ bool may_open_packet_socket();
 /// Returns 0, or the errno with which the kernel refuses an AF_XDP socket.
 int may_open_xdp_socket();
 
-/// Returns the descriptors of this process that are sockets of the packet or XDP family, ascending. DPDK's drivers do not expose
-/// their sockets. The descriptors that appear while a port is opened belong to the port's queues, in order.
+/// Returns the descriptors of this process that are sockets of the packet or XDP family, ascending. Because DPDK's drivers do not
+/// expose their sockets, the caller compares two results: the descriptors that appear while a port is opened belong to the port's
+/// queues, in order.
 std::vector<int> frame_sockets();
 
 /// A UDP socket on port 4791 that receives nothing. The kernel also sees the frames of a shared interface. Because of this socket

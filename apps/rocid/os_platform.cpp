@@ -86,7 +86,7 @@ bool is_tmpfs(int fd) {
 
 /// Returns true if the file has `length` bytes and enough blocks for them. Blocks beyond the end of the file count, too, so a
 /// client can pass a file with holes. SEEK_HOLE and mincore() do not help: tmpfs reports allocated but never written pages as
-/// holes. Such a chunk gives its client no more than holes in registered memory: the mapping is watched, missing pages are filled
+/// holes. Holes in a chunk cost rocid no more than holes in registered memory: the mapping is watched, missing pages are filled
 /// from the user's credit, and beyond the credit the session ends.
 bool has_all_pages(int fd, uint64_t length) {
     constexpr uint64_t kBlock = 512;
@@ -246,10 +246,10 @@ void OsPlatform::watch_budget() {
     renew_hole_credit();
 }
 
-/// A user may make rocid spend an eighth of what is left, and no more than half of the pool in the end (HoleFiller). All users
-/// together may make rocid spend so much that a quarter of the limit remains. The
-/// reserve of MemoryBudget::allows() is smaller, so requests still succeed then. A client that opens devices or regions again
-/// gets no further credit, because only time renews it. If rocid has no limit any more, neither has the credit.
+/// A user may make rocid spend an eighth of what is left per second, and no more than half of the pool altogether (HoleFiller).
+/// All users together may make rocid spend so much that a quarter of the limit remains. The reserve of MemoryBudget::allows() is
+/// smaller than a quarter, so requests still succeed when the pool is used up. A client that opens devices or regions again gets
+/// no further credit, because only time renews the credit. If rocid has no limit any more, neither has the credit.
 void OsPlatform::renew_hole_credit() {
     constexpr uint64_t kShare = 8, kUnlimited = HoleFiller::kUnlimited;
     budget_.refresh();

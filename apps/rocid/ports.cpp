@@ -45,8 +45,8 @@ Netdev usable_netdev(const std::string& name, bool packet_socket) {
 std::string needs(const PortKind& kind) { return "it needs " + std::string(kind.needs); }
 
 /// Removes a deserted socket file. A killed rocid leaves its server socket behind, and DPDK's drivers cannot use an existing
-/// name. If another program listens on the socket, the function throws, because clients could no longer find that
-/// program. The other program is no rocid, because this rocid has the lock.
+/// name. If another program listens on the socket, the function throws, because without the file clients could not find that
+/// program. That program is no rocid, because this rocid has the lock.
 void clear_path(const DeviceSection& d) {
     struct stat there {};
     if (lstat(d.path.c_str(), &there) != 0) return;
@@ -83,7 +83,7 @@ std::unique_ptr<SocketLock> take_path(const DeviceSection& d) {
     return lock;
 }
 
-/// DPDK's virtio_user as a server waits for its client. During this wait the signals that end rocid must still work.
+/// Unblocks the signals that end rocid while DPDK's virtio_user, as a server, waits for its client.
 class WaitsForPeer {
 public:
     explicit WaitsForPeer(const DeviceSection& d) {
@@ -112,7 +112,8 @@ void check_tap_name(const DeviceSection& d) {
 
 bool is_xdp(const DeviceSection& d) { return d.port == "af_xdp"; }
 
-/// Each AF_XDP socket receives the frames of one queue, so frames of a queue without a socket would not reach rocid.
+/// Throws StartError unless the interface has one receive queue per engine. Each AF_XDP socket receives the frames of one queue,
+/// so frames of a queue without a socket would not reach rocid.
 void check_queues(const DeviceSection& d, uint16_t queues) {
     const uint32_t have = receive_queues(d.interface);
     if (have == queues) return;

@@ -1,6 +1,7 @@
-// A client may truncate a file that rocid has mapped, or punch a hole into it; the next access then raises SIGBUS. The guard's
-// handler replaces the whole mapping by zero pages and marks the region as poisoned. The access then continues. The
-// copying code finds the mark and reports a protection fault. Any other SIGBUS ends rocid as usual.
+// A client may truncate a file that rocid has mapped, or punch a hole into it; the next access then raises SIGBUS. If the
+// HoleFiller does not allocate the missing page, the guard's handler replaces the whole mapping by zero pages and marks the
+// region as poisoned. In both cases the access continues. The copying code finds the mark and reports a protection fault. Any
+// other SIGBUS ends rocid as usual.
 #pragma once
 
 #include <array>

@@ -37,7 +37,10 @@ bool may_start(const Context& ctx, const Qp& qp, const SendRecord& r) {
     if (rq.window.in_flight() >= most_in_flight(ctx, rq)) return false;
     if (rq.queue.within_message() && r.kind != WorkKind::read) return true;
     if (r.fence && rq.queue.reads_outstanding() != 0) return false;  // IBA 10.8.3.3
-    if (needs_response(r.kind) && rq.queue.reads_outstanding() >= qp.max_rd_atomic) return false;
+    if (needs_response(r.kind)) {
+        if (rq.queue.reads_outstanding() >= qp.max_rd_atomic) return false;
+        if (!rq.window.may_send(r.packets - rq.queue.packet())) return false;
+    }
     // Without credits, a single message may be sent in order to get new credits (IBA 9.7.7.2.5).
     const bool beyond = r.takes_recv && rq.credits_valid && int32_t(r.ssn - rq.credit_limit) > 0;
     return !beyond || !rq.credit_probe;

@@ -145,6 +145,18 @@ struct AtomicResults {
         size = n;
         next = 0;
     }
+    void keep(const AtomicResult& result) {
+        slots[next] = result;
+        next = (next + 1) % size;
+    }
+    /// Returns the newest result with this PSN, or nullptr. An older result may have the same PSN, because PSNs wrap around.
+    const AtomicResult* find(Psn psn) const {
+        for (uint32_t back = 1; back <= size; ++back) {
+            const AtomicResult& r = slots[(next + size - back) % size];
+            if (r.valid() && r.psn == psn) return &r;
+        }
+        return nullptr;
+    }
 };
 
 struct Responder {

@@ -7,6 +7,7 @@ import re
 import socket
 import struct
 import subprocess
+import tempfile
 
 from kills import wait_for_totals
 from lab import ROCI, Failure, Program, free_port
@@ -112,7 +113,8 @@ def send_noise(client, rng):
 
 
 def random_messages(rocid, gids, seed=1):
-    """Sessions with an open device send random messages on the control socket. Another program must not be affected."""
+    """Sessions with an open device send random messages on the control socket. A server of ibv_rc_pingpong must keep running meanwhile, and
+    afterwards two programs must be able to exchange messages."""
     rng, port = random.Random(seed), free_port()
     neighbour = Program(rocid, Pair('ibv_rc_pingpong', '-n 1000000').command(0, port, gids, False))
     try:
@@ -145,6 +147,12 @@ def no_rocid(_rocid, _gids):
         done = subprocess.run([ROCI, command[0], '--socket', '/nonexistent/rocid.sock', *command[1:]], capture_output=True, text=True, timeout=20, check=False)
         if done.returncode == 0 or 'rocid --loopback' not in done.stderr:
             raise Failure(f'roci {command[0]} without a rocid: exit {done.returncode}, "{done.stderr.strip()}": it must say how to start one')
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run([ROCI, 'status', '--single'], capture_output=True, text=True, timeout=20, check=False,
+                              env={k: v for k, v in os.environ.items() if k != 'ROCI_SOCKET'} | {'XDG_RUNTIME_DIR': folder})
+    first = done.stderr.split('\n')[0]
+    if done.returncode == 0 or f'{folder}/rocinante/single.sock' not in first:
+        raise Failure(f'roci status --single without a rocid: exit {done.returncode}, first line "{first}": it must name the socket')
 
 
 def verbs_without_rocid(_rocid, _gids):

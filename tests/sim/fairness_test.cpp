@@ -32,7 +32,7 @@ struct Fairness : ::testing::Test {
     std::vector<std::unique_ptr<Side>> sides;
     std::map<std::pair<uint32_t, uint32_t>, std::vector<Qp*>> qps_of;  ///< QPs of storms, by host and user
 
-    /// Makes the link very fast, so that the users compete for the engine and not for the link.
+    /// Makes the links very fast, so that the users compete for the engine and not for a link.
     Fairness() {
         for (uint32_t h = 0; h < 2; ++h) world.net().link(world.host(h).endpoint(0)).bits_per_second = 100'000'000'000'000;
         connect(a.client, qa, b.client, qb);
@@ -64,11 +64,11 @@ struct Fairness : ::testing::Test {
         }
         return most;
     }
-    /// Runs `storm` for a twentieth of `duration`, and then for `duration`. Returns what the QPs of the user's storms on this
-    /// host send per second in this time.
-    struct Rates {
+    struct Rates {  ///< per second
         double bytes, packets;
     };
+    /// Runs `storm` for a twentieth of `duration`, and then for `duration`. Returns the bytes and packets per second that the QPs
+    /// of the user's storms on this host send during `duration`.
     Rates rates_of(uint32_t host, uint32_t uid, const std::function<void()>& storm, Nanos duration = 100'000'000) {
         const auto run = [&](Nanos time) {
             const Nanos end = world.now() + time;

@@ -232,7 +232,7 @@ TEST_F(Pair, ResetAndReconnectWorksAgain) {
     }
 }
 
-// A peer that is never ready on one QP must not slow another QP.
+// Eight QPs whose peer is never ready must not slow another QP by more than a fixed factor.
 TEST_F(Pair, RnrStormOnOneQpDoesNotSlowAnother) {
     auto time_for = [&](Qp& q, Qp& peer) {
         const Nanos start = world.now();

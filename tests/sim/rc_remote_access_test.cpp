@@ -130,6 +130,27 @@ TEST_F(Responder, AtomicsExecuteOnceAndReplayTheirAnswer) {
     EXPECT_EQ(word, 7u) << "the second compare failed";
 }
 
+// After 2^24 PSNs the responder may still keep the result of an older atomic with the same PSN. The test sets the PSN back
+// instead.
+TEST_F(Responder, ARepeatedAtomicGetsItsOwnResultAfterThePsnsHaveWrappedAround) {
+    join();
+    uint64_t word = 40;
+    std::memcpy(a.mr.data(), &word, 8);
+    auto h = write_at(first, a.mr.address(), a.mr.rkey, 0);
+    h.swap_add = 2;
+    const auto original = [&] {
+        puppet.send(Operation::fetch_add, h);
+        const auto got = puppet.listen(50'000);
+        return got.size() == 1 ? got[0].packet.atomic_original : ~uint64_t{0};
+    };
+    EXPECT_EQ(original(), 40u);
+    world.host(0).shared().qps.find(qp.qpn)->responder.sequence.start(Psn(first));
+    EXPECT_EQ(original(), 42u) << "a new atomic";
+    EXPECT_EQ(original(), 42u) << "a repeated one";
+    std::memcpy(&word, a.mr.data(), 8);
+    EXPECT_EQ(word, 44u);
+}
+
 TEST_F(Responder, MisalignedAtomicIsNaked) {
     join();
     auto h = write_at(first, a.mr.address() + 4, a.mr.rkey, 0);

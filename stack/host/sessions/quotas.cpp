@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "host/objects/cq_memory.hpp"
 #include "host/paths/neighbours.hpp"
 #include "host/rdma_cm/service.hpp"
 #include "host/sessions/handlers.hpp"
@@ -90,8 +91,12 @@ uint64_t one(const Call&) { return 1; }
 /// only if the limit is already reached.
 uint64_t none(const Call&) { return 0; }
 
-/// Returns 0 if `cqe` is more than a CQ can have, because the handler then refuses the request.
-uint64_t entries(const Call& c, uint32_t cqe) { return cqe > c.state.limits.max_cqe ? 0 : cqe; }
+/// Returns the number of entries that a CQ for `cqe` gets. Returns 0 if a CQ cannot have `cqe` entries, because the handler then
+/// refuses the request.
+uint64_t entries(const Call& c, uint32_t cqe) {
+    uint32_t depth = 0;
+    return objects::cq_depth(c.state.limits, cqe, depth).failed() ? 0 : depth;
+}
 
 /// The amount of a resource that a request takes.
 struct Taking {

@@ -73,7 +73,7 @@ message, to get ACKs before its window is full. "only in the reference" marks op
 ## Loss reports
 
 Rocinante also sends packets that no other implementation knows ([docs/loss.md](loss.md)). They occur only after a loss, so none of the operations above has one. A requester that
-finds a loss sends at most three inquiries per connection. The peer sends reports only if it is a Rocinante that got an inquiry, and only while packets are missing.
+finds a loss sends at most three inquiries per connection. A Rocinante answers each inquiry with a report. It sends further reports only while packets are missing.
 
 | bytes | content |
 | --- | --- |

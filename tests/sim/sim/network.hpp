@@ -71,7 +71,7 @@ public:
     using Frame = std::shared_ptr<std::vector<uint8_t>>;
     using Deliver = std::function<void(uint32_t to, Nanos at, Frame frame)>;
     virtual ~Fabric() = default;
-    /// Called when a frame of `from` leaves the link of `from` at time `at`.
+    /// Accepts a frame that leaves the link of `from` at time `at`, which may be in the future.
     virtual void enter(uint32_t from, uint32_t to, Nanos at, Frame frame) = 0;
     /// Advances all frames to `now`; calls `deliver` for those whose arrival time is known.
     virtual void run(Nanos now, const Deliver& deliver) = 0;

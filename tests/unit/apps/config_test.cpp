@@ -98,6 +98,13 @@ TEST(Config, LimitsOfTheRangesAreAllowed) {
     EXPECT_EQ(c.fault.drop, 1.0);
 }
 
+TEST(Config, TwoDevicesWithOneMacAreRefusedInAnySpelling) {
+    const std::string two =
+        "[[device]]\nname = \"a\"\npeer = \"b\"\nmac = \"02:52:4f:43:49:4F\"\n"
+        "[[device]]\nname = \"b\"\npeer = \"a\"\nmac = \"02:52:4F:43:49:4f\"\n";
+    EXPECT_NE(error_of(two).find("devices 'a' and 'b' have the same MAC"), std::string::npos) << error_of(two);
+}
+
 TEST(Config, UnknownKeysAndSectionsAreErrorsWithAGuess) {
     EXPECT_EQ(error_of("[engine]\nrx_brust = 8\n"), "f.toml:2: unknown key 'engine.rx_brust' (did you mean 'rx_burst'?)");
     EXPECT_EQ(error_of("[engin]\n"), "f.toml:1: unknown section 'engin' (did you mean 'engine'?)");

@@ -86,7 +86,7 @@ TEST_F(Platform, AClientsChunkKeepsItsPages) {
     ASSERT_NE(m.base, nullptr) << why;
     client[5] = 'c';
     EXPECT_EQ(m.base[5], std::byte{'c'});
-    // The client cannot remove pages. A removed page would be charged to rocid at rocid's next access.
+    // The client must not be able to remove pages, because a removed page would be charged to rocid at rocid's next access.
     EXPECT_LT(ftruncate(own, kPage), 0);
     EXPECT_LT(fallocate(own, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, kPage), 0);
     EXPECT_LT(madvise(client, kPage, MADV_REMOVE), 0);
@@ -310,7 +310,7 @@ TEST(Budget, ReadsTheSlowFilesAtMostOncePerTenMilliseconds) {
 }
 
 /// Regions of 16 pages in a control group that has 16 of 32 pages left. So a user has a credit of two pages, and all users
-/// together have one of eight.
+/// together have a credit of eight pages.
 struct Holes : Platform {
     FakeGroup group;
     Nanos now = 1'000'000'000;
@@ -329,7 +329,7 @@ struct Holes : Platform {
     void TearDown() override {
         for (auto& r : regions) limited->unmap_region(*r);
     }
-    /// Maps a region of a user without pages.
+    /// Maps a region for the user and removes all its pages.
     mem::MappedRegion& region(uint32_t uid) {
         limited->set_current_client({1, uid, uid});
         EXPECT_EQ(limited->client_flags(), uint32_t(abi::kPopulate)) << "as in open_device";

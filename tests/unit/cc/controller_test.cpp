@@ -166,7 +166,7 @@ TEST_F(Delay, LossesCountWhereTheTargetIsNeverReached) {
     EXPECT_GE(window(c, l), before) << "without a queue a loss takes nothing";
 }
 
-/// A queue that has held more without a loss does not overflow.
+/// A queue that has held more without a loss does not overflow, so a loss at a shorter queue must count as chance.
 TEST_F(Delay, ALossAtAShorterQueueThanBeforeIsChanceAndExcusesAnother) {
     rounds(4, kEmpty);
     round(25'000);
@@ -182,7 +182,7 @@ TEST_F(Delay, ALossAtAShorterQueueThanBeforeIsChanceAndExcusesAnother) {
     EXPECT_LT(c.window, full) << "too many for chance";
 }
 
-/// Losses at a shorter queue count in the end: the buffer may have become smaller.
+/// Losses at a shorter queue must count in the end, because the buffer may have become smaller.
 TEST_F(Delay, ALongQueueIsForgotten) {
     rounds(4, kEmpty);
     round(110'000);
@@ -204,7 +204,7 @@ struct Contended : Delay {
     }
 };
 
-/// Another flow has lost a packet and reduced its window, which made the queue shorter.
+/// Another flow has lost a packet and reduced its window, so the queue has become shorter. The QP must reduce its window, too.
 TEST_F(Contended, YieldsWhenAnotherFlowDoes) {
     ASSERT_TRUE(s.contended);
     const uint32_t before = c.window;

@@ -116,7 +116,7 @@ TEST_F(Events, AsyncEventsNameTheirObjects) {
     send(IBV_EVENT_QP_LAST_WQE_REACHED, qp->handle, rocid.qp(qp->handle).reply.generation);
     send(IBV_EVENT_CQ_ERR, cq->handle, rocid.cq(cq->handle).reply.generation);
     send(IBV_EVENT_SRQ_LIMIT_REACHED, srq->handle, rocid.srq(srq->handle).reply.generation);
-    send(IBV_EVENT_QP_FATAL, 9999, 1);  // event of a destroyed QP
+    send(IBV_EVENT_QP_FATAL, 9999, 1);  // event of a QP that does not exist
     send(IBV_EVENT_PORT_ACTIVE, 1, 0);
     EXPECT_EQ(receive().element.qp, qp);
     EXPECT_EQ(receive().element.cq, cq);

@@ -1,4 +1,4 @@
-// A fake rocid in this process. It answers every request of the control protocol without checks, and gives the test access to
+// A fake rocid in this process. It answers the requests of the control protocol with few checks, and gives the test access to
 // rocid's side of the rings. The test plays the engine.
 #pragma once
 
@@ -29,7 +29,7 @@ public:
     uint32_t abi_min = abi::kAbiVersion, abi_max = abi::kAbiVersion;
     uint32_t lanes = kEngines;
     uint32_t engine_of_next_qp = 1;
-    /// Makes requests of this op fail with this errno and a reason.
+    /// Makes requests of this op fail with this errno and a reason. Errno 0 ends this.
     void refuse(abi::Op op, int error);
 
     // ---- what rocid sees ------------------------------------------------------------------------------------------------
@@ -43,7 +43,7 @@ public:
         std::memcpy(&out, bytes.data(), std::min(sizeof out, bytes.size()));
         return out;
     }
-    /// Returns the number of descriptors that came with requests.
+    /// Returns the number of requests with a descriptor, except add_chunk and open_device.
     uint32_t received_fds() const { return received_fds_; }
 
     struct Qp {

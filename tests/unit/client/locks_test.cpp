@@ -59,8 +59,8 @@ protected:
         if (qp != nullptr) set_state(qp, IBV_QPS_RTS);
         return qp;
     }
-    /// Returns true if another thread can call ibv_wr_start between ibv_wr_start and ibv_wr_abort of this thread, which lock and
-    /// unlock the send queue.
+    /// Returns true if another thread can call ibv_wr_start between ibv_wr_start and ibv_wr_abort of this thread. The two calls
+    /// lock and unlock the send queue.
     static bool lets_others_in(ibv_qp* qp) {
         ibv_qp_ex* ex = ibv_qp_to_qp_ex(qp);
         ibv_wr_start(ex);
@@ -73,8 +73,8 @@ protected:
         other.get();
         return in;
     }
-    /// Returns true if another thread can poll the CQ between ibv_start_poll and ibv_end_poll of this thread, which lock and
-    /// unlock the CQ.
+    /// Returns true if another thread can poll the CQ between ibv_start_poll and ibv_end_poll of this thread. The two calls lock
+    /// and unlock the CQ.
     bool lets_others_in(ibv_cq_init_attr_ex attr) {
         attr.cqe = 8;
         ibv_cq_ex* ex = ibv_create_cq_ex(context, &attr);

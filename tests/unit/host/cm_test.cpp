@@ -1,4 +1,5 @@
 // rdma_cm in the conductor: ids, addresses, ports, events. The test passes the MADs between two devices.
+#include <nlohmann/json.hpp>
 #include <random>
 
 #include "abi/cm_control.hpp"
@@ -344,6 +345,84 @@ TEST_F(CmTest, EventsMoveWithTheirId) {
     EXPECT_EQ((platform.signals[{peer, kCmChannelBase + other}]), 1u);
     event(peer, other, CmEventType::disconnected);
 }
+
+// A program may migrate a listener before it has fetched a request. The new id then belongs to the listener's new channel.
+TEST_F(CmTest, RequestsMoveWithTheirListener) {
+    const uint32_t listener = listening(7174);
+    ASSERT_EQ(call(Op::cm_connect, with(resolved(7174), 0x21, "")).error, 0);
+    carry();
+    const uint32_t left = resolved(7174);
+    ASSERT_EQ(call(Op::cm_connect, with(left, 0x22, "")).error, 0);
+    carry();
+    EXPECT_EQ(tell(session, Op::cm_destroy_id, left), 0);  // the request that nobody has fetched gets an event of its own
+    carry();
+    const uint32_t other = open_channel(peer);
+    EXPECT_EQ(call_as(peer, Op::cm_migrate, abi::CmMigrateRequest{listener, other}).error, 0);
+    EXPECT_TRUE(no_event(peer, peer_channel));
+    EXPECT_EQ(tell(peer, Op::cm_close_channel, peer_channel), 0) << "no id uses the old channel";
+    const auto request = event(peer, other, CmEventType::connect_request);
+    const auto second = event(peer, other, CmEventType::connect_request);
+    EXPECT_EQ(request.listener, listener);
+    EXPECT_EQ(event(peer, other, CmEventType::rejected).id, second.id);
+    ASSERT_EQ(call_as(peer, Op::cm_reject, abi::CmRejectRequest{request.id, 0, {}}).error, 0);
+    for (const uint32_t id : {listener, request.id, second.id}) EXPECT_EQ(tell(peer, Op::cm_destroy_id, id), 0);
+    EXPECT_EQ(tell(peer, Op::cm_close_channel, other), 0);
+}
+
+/// Tests of multicast groups. The groups end with their id, as in the kernel.
+class CmGroups : public CmTest {
+protected:
+    abi::HandleReply joined(uint32_t id) {
+        const Result r = call(Op::cm_join, abi::CmJoinRequest{id, 1, address(group, 0)});
+        EXPECT_EQ(r.error, 0) << r.reason;
+        return r.as<abi::HandleReply>();
+    }
+    uint32_t bound() {
+        const uint32_t id = make_id(session, channel, kUdp);
+        EXPECT_EQ(bind(session, id, address(kGid4, 0)), 0);
+        return id;
+    }
+    size_t groups() {
+        EXPECT_EQ(send(conductor, root, packet(Op::status, {})).error, 0);
+        return nlohmann::json::parse(platform.status)["totals"]["cm_groups"];
+    }
+    const uint32_t root = open(0, 0);
+    const Gid group = Gid::from_ipv4(std::array<uint8_t, 4>{239, 0, 0, 1}.data());
+};
+
+TEST_F(CmGroups, EndWithTheirId) {
+    const uint32_t staying = bound(), going = bound();
+    const uint32_t stays = joined(staying).handle;
+    for (int i = 0; i < 3; ++i) joined(going);
+    const uint32_t leaves = joined(going).handle;
+    EXPECT_EQ(call(Op::cm_leave, abi::CmLeaveRequest{going, leaves}).error, 0);
+    EXPECT_EQ(groups(), 4u);
+    EXPECT_EQ(tell(session, Op::cm_destroy_id, going), 0);
+    EXPECT_EQ(groups(), 1u);
+    EXPECT_EQ(call(Op::cm_leave, abi::CmLeaveRequest{staying, stays}).error, 0);
+    EXPECT_EQ(groups(), 0u);
+}
+
+// A group may get the handle of a group whose id was destroyed while its event waited.
+TEST_F(CmGroups, LeavingAGroupKeepsTheNumberOfWaitingEvents) {
+    const uint32_t first = bound();
+    const uint32_t stale = joined(first).handle;
+    EXPECT_EQ(tell(session, Op::cm_destroy_id, first), 0);
+    const uint32_t id = bound();
+    bool again = false;
+    for (int i = 0; i < 1000 && !again; ++i) {
+        const uint32_t handle = joined(id).handle;
+        EXPECT_EQ(call(Op::cm_leave, abi::CmLeaveRequest{id, handle}).error, 0);
+        again = handle == stale;
+    }
+    ASSERT_TRUE(again);
+    abi::CmResolveRequest r{};
+    r.id = id;
+    r.dest = address(kOtherGid4, 7000);
+    const Result resolved = call(Op::cm_resolve_addr, r);
+    EXPECT_EQ(resolved.error, 0) << resolved.reason;
+}
+
 // Events of destroyed ids must not be delivered, not even to a new id with the same handle. If few events of the queue are of
 // destroyed ids, rocid skips them. If most are, rocid removes them.
 TEST_F(CmTest, EventsEndWithTheirId) {

@@ -179,6 +179,20 @@ TEST_F(SmallShares, EntriesOfACqCountUntilItIsResizedOrDestroyed) {
     EXPECT_TRUE(create(64).says("limit cq_entries: user 1000 has 64 of 100"));
 }
 
+// A CQ has a power of two entries, so a request may get more entries than it names.
+TEST_F(SmallShares, EntriesOfACqAreCheckedAsTheyAreCounted) {
+    const auto create = [&](uint32_t n) { return call(Op::create_cq, abi::CreateCqRequest{n, abi::kNoHandle, 0, 0}); };
+    EXPECT_TRUE(create(65).says("limit cq_entries: user 1000 has 0 of 100"));
+    const Result made = create(63);
+    ASSERT_EQ(made.error, 0) << made.reason;
+    EXPECT_TRUE(create(33).says("limit cq_entries: user 1000 has 64 of 100"));
+    const auto resize = [&](uint32_t n) {
+        return call(Op::resize_cq, abi::ResizeCqRequest{made.as<abi::CreateCqReply>().handle, n, {}});
+    };
+    EXPECT_TRUE(resize(33).says("limit cq_entries: user 1000 has 64 of 100"));
+    EXPECT_EQ(resize(32).error, 0);
+}
+
 class SlowRate : public ConductorTest {
 protected:
     static Limits limits() {

@@ -1,4 +1,4 @@
-// RoCEv2 frames over plain UDP sockets, between addresses of the loopback interface.
+// Tests of RoCEv2 frames over plain UDP sockets: between loopback addresses, and to multicast groups on a veth interface.
 #include <gtest/gtest.h>
 
 #include <arpa/inet.h>
@@ -59,6 +59,20 @@ std::unique_ptr<UdpSockets> open_sockets(const uint8_t* address) {
         return std::make_unique<UdpSockets>(setup);
     } catch (const StartError&) {
         return nullptr;  // a rocid on this machine may use the port on every address
+    }
+}
+
+// The kernel reports twice the size that was set, because it counts its own overhead (socket(7)).
+TEST(UdpSockets, TheSizeOfABufferIsTheSizeThatWasGranted) {
+    UdpSetup setup;
+    setup.addresses = {Gid::from_ipv4(kHere)};
+    setup.buffer_bytes = 65536;
+    try {
+        const UdpSockets sockets(setup);
+        EXPECT_EQ(sockets.receive_buffer(), setup.buffer_bytes);
+        EXPECT_EQ(sockets.send_buffer(), setup.buffer_bytes);
+    } catch (const StartError& e) {
+        GTEST_SKIP() << e.what();
     }
 }
 
