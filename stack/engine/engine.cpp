@@ -28,7 +28,8 @@ constexpr uint32_t kFrameCopies = 64;
 constexpr uint32_t kSettleEvery = 64;
 
 /// Returns the cost of a turn for the shares of users and sessions. The cost is never 0, because a turn without a packet costs
-/// time too, for example if the port is full.
+/// time too, for example if the port is full. A requester's turn also costs a packet per QP that will receive a copy of a
+/// multicast packet.
 uint64_t cost(uint32_t packets, uint64_t bytes) { return uint64_t{packets + 1} * qp::kPacketCost + bytes; }
 
 qp::TurnEnd turn_end(uint32_t worked, bool more) {
@@ -244,9 +245,10 @@ void Engine::Impl::settle_sleepers() {
         if (prefetches) pipeline.turn(ctx.requesters.peek());
         qp::Qp& qp = ctx.requesters.take();
         note_user(ctx.requesters.user());
-        const uint64_t bytes = qp.counters.tx_bytes;
+        const uint64_t bytes = qp.counters.tx_bytes, copies_before = ctx.copies;
         const uint32_t worked = serve(qp);
-        budget.spend(worked, cost(worked, qp.counters.tx_bytes - bytes));
+        const uint64_t spent = cost(worked, qp.counters.tx_bytes - bytes) + (ctx.copies - copies_before) * qp::kPacketCost;
+        budget.spend(worked, spent);
         if (worked != 0) {
             qp.linger = kLinger;
             bump(ctx.tally(qp).tx_octets, qp.counters.tx_bytes - bytes);
@@ -258,7 +260,7 @@ void Engine::Impl::settle_sleepers() {
         } else {
             rest(qp);
         }
-        ctx.requesters.done(cost(worked, qp.counters.tx_bytes - bytes), turn_end(worked, more));
+        ctx.requesters.done(spent, turn_end(worked, more));
         if (ctx.requesters.limits()) [[unlikely]]
             ctx.requesters.charge(qp, ctx.now, worked, qp.counters.tx_bytes - bytes);
     }

@@ -170,6 +170,41 @@ TEST_F(Fairness, ResponsesToReadsLeaveAnothersShortMessagesTheirShare) {
     EXPECT_GT(victim, attacker * 2 / 3);
 }
 
+/// Delivery of the copies takes more time than sending, so the sender pays for the members.
+TEST_F(Fairness, TheSenderOfAMulticastPacketPaysForItsCopies) {
+    constexpr uint32_t kMembers = 64, kQkey = 77;
+    Gid group;
+    group.bytes = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 239, 1, 2, 3};
+    Side& s = side(0, kAttacker);
+    const auto datagram_qp = [&]() -> Qp& {
+        Qp& q = s.qp({.type = IBV_QPT_UD});
+        s.client.to_init(q, kQkey);
+        s.client.to_state(q, IBV_QPS_RTR);
+        s.client.to_state(q, IBV_QPS_RTS);
+        return q;
+    };
+    for (uint32_t i = 0; i < kMembers; ++i)
+        ASSERT_EQ(s.client.try_mcast(abi::Op::attach_mcast, datagram_qp(), group), 0) << s.client.reason();
+    Qp& sender = datagram_qp();
+    Peer to = s.client.self(sender);
+    to.gid = group;
+    SendWr wr = s.send(1, 0, 64);
+    wr.ah = s.client.create_ah(s.pd, to);
+    wr.remote_qpn = io::kMulticastQpn;
+    wr.remote_qkey = kQkey;
+    qps_of[{0, kAttacker}] = {&sender};
+    auto mine = storm(WrOpcode::rdma_write, kVictim, 16);
+    const auto both = [&] {
+        mine();
+        while (s.client.post_send(sender, wr)) {
+        }
+        s.poll_all();
+    };
+    const double others = rates_of(0, kVictim, both, 2'000'000).packets, sent = rates_of(0, kAttacker, both, 2'000'000).packets;
+    EXPECT_GT(sent, 0);
+    EXPECT_GT(others, 5 * sent);
+}
+
 TEST_F(Fairness, TheStormWouldDelayItsOwnUser) {
     auto mine = storm(WrOpcode::rdma_write, kVictim, 200);
     const uint64_t alone = rounds_of_a_send();
