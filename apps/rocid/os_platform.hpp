@@ -110,6 +110,8 @@ public:
     }
     host::CaptureCounts stop_capture(uint32_t session) override { return captures_->stop(session); }
 
+    /// Returns the number of users with an account of filled holes.
+    size_t hole_users() const { return holes_.users(); }
     /// Returns a descriptor that becomes readable when renew_hole_credit() should be called.
     int hole_timer_fd() const { return holes_.timer_fd(); }
     /// Computes anew what rocid may spend on pages that clients remove from registered memory.

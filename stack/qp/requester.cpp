@@ -169,6 +169,8 @@ Begun begin(Context& ctx, Qp& qp, const SendRecord& r, Part part, uint32_t lengt
     Begun b;
     b.path = qp.spec.type == Type::ud ? address_datagram(ctx, qp, w, h) : &qp.path;
     if (b.path == nullptr) return b;
+    if (h.dest_qp.value == io::kMulticastQpn && qp.spec.type == Type::ud) [[unlikely]]
+        count_copies(ctx, w);
     b.start = Outbox::place(frame, wire::header_bytes(*b.path, h.opcode));
     b.payload = wire::begin_frame(b.start, *b.path, h, length);
     return b;

@@ -89,6 +89,8 @@ void answer_again(Context& ctx, Qp& qp, ResponderJob job);
 // ---- ud.cpp: datagrams
 /// Fills in the destination of a datagram. Returns nullptr if the address handle is not valid for this QP.
 const wire::PathTemplate* address_datagram(Context& ctx, const Qp& qp, const abi::SendWqe& w, wire::TransportHeaders& h);
+/// Adds the number of QPs of this rocid that receive copies of a multicast datagram to Context::copies.
+void count_copies(Context& ctx, const abi::SendWqe& w);
 void receive_datagram(Context& ctx, Qp& qp, const wire::Packet& packet);
 void finish_datagram(Context& ctx, Qp& qp, const wire::Packet& packet, bool good);
 

@@ -59,6 +59,12 @@ const wire::PathTemplate* address_datagram(Context& ctx, const Qp& qp, const abi
     return &ah->path;
 }
 
+void count_copies(Context& ctx, const abi::SendWqe& w) {
+    const io::AddressHandle* ah = ctx.shared->ahs.find(w.ud.ah);
+    const io::MulticastTable* table = ctx.shared->multicast.load(std::memory_order_acquire);
+    if (ah != nullptr && table != nullptr && !ah->group.is_zero()) ctx.copies += table->members(ah->group);
+}
+
 void receive_datagram(Context& ctx, Qp& qp, const wire::Packet& p) {
     ROCI_STAGE(responder);
     if ((p.qkey ^ qp.qkey) | uint32_t{qp.waits_requests}) [[unlikely]] {

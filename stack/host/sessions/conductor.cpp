@@ -214,6 +214,8 @@ void Conductor::close_session(uint32_t session_id) {
     state.sessions.erase(session_id);
 }
 
+size_t Conductor::users() const { return std::max({state_->rates.size(), state_->user_rates.size(), state_->refused.size()}); }
+
 std::vector<uint32_t> Conductor::sessions_without_memory() const {
     std::vector<uint32_t> out;
     for (const auto& [id, s] : state_->sessions)

@@ -1,6 +1,7 @@
 #include "host/sessions/quotas.hpp"
 
 #include <algorithm>
+#include <set>
 
 #include "host/objects/cq_memory.hpp"
 #include "host/paths/neighbours.hpp"
@@ -219,7 +220,23 @@ Nanos not_before(const State& state, const Client& who) {
     return bucket != state.rates.end() ? bucket->second.settled() : 0;
 }
 
+/// A user who may have several user ids could otherwise fill the tables. A sweep takes time in proportion to the entries. The
+/// next one follows when the tables have doubled, so a new session pays a constant on average.
+void forget_idle_users(State& state) {
+    constexpr size_t kFew = 64;
+    const auto entries = [&state] { return std::max({state.rates.size(), state.user_rates.size(), state.refused.size()}); };
+    if (entries() <= std::max(state.users_to_sweep, kFew)) return;
+    std::set<uint32_t> users;
+    for (const auto& [id, s] : state.sessions) users.insert(s->who.uid);
+    const auto gone = [&users](uint32_t uid) { return !users.contains(uid); };
+    std::erase_if(state.rates, [&](const auto& r) { return gone(r.first) && r.second.full(state.now); });
+    std::erase_if(state.user_rates, [&](const auto& r) { return gone(r.first) && r.second.idle(state.now); });
+    std::erase_if(state.refused, [&](const auto& r) { return gone(r.first) && !state.rates.contains(r.first); });
+    state.users_to_sweep = 2 * entries();
+}
+
 bool may_open_session(State& state, const Client& who) {
+    forget_idle_users(state);
     constexpr Nanos kMostDelay = 1'000'000'000;
     if (not_before(state, who) >= state.now + kMostDelay) return false;  // not charged, so that the debt is bounded
     charge(state, who);

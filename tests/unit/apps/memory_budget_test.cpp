@@ -196,5 +196,91 @@ TEST_F(Holes, AChunkWithBlocksBeyondItsEndHasNoMoreThanTheCredit) {
     limited->free_memory(m);
 }
 
+/// A control group of 4096 pages, of which 2048 are left. So the pool has 1024 pages, and a user has a share of 256 per second.
+struct HolePool : Holes {
+    static constexpr uint64_t kLimit = 4096, kUsed = 2048, kPool = 1024;
+    uint64_t allocated = 0;  ///< pages that rocid has filled and that are not free again
+
+    void SetUp() override {
+        Holes::SetUp();
+        if (IsSkipped()) return;
+        renew();
+    }
+    void renew() {
+        now += 1'000'000'000;
+        group.limit("one/two", kLimit * kPage, (kUsed + allocated) * kPage);
+        limited->renew_hole_credit();
+    }
+    /// Lets the user take what it gets, up to `most` pages. Returns the number of pages.
+    uint64_t take(uint32_t uid, uint64_t most = UINT64_MAX) {
+        uint64_t taken = 0;
+        for (uint64_t n = kPages; n == kPages && taken < most;) taken += n = filled(region(uid));
+        allocated += taken;
+        return taken;
+    }
+    void unmap_all() {
+        for (auto& r : regions) limited->unmap_region(*r);
+        regions.clear();
+    }
+};
+
+TEST_F(HolePool, AUserWhoKeepsThePagesGetsHalfOfThePoolAtMost) {
+    for (int i = 0; i < 20; ++i, renew()) take(1000);
+    EXPECT_EQ(allocated, kPool / 2);
+    EXPECT_EQ(take(1000), 0u);
+    unmap_all();
+    EXPECT_EQ(take(1000), 0u) << "the debt stays while the memory is not free";
+    for (int i = 0; i < 20; ++i, renew()) take(1001);
+    EXPECT_EQ(allocated, kPool / 2 + kPool / 4) << "half of what is left";
+    EXPECT_GE(take(1002), kPages) << "there is something for every further user";
+}
+
+TEST_F(HolePool, MemoryThatBecomesFreeSettlesTheDebt) {
+    for (int i = 0; i < 20; ++i, renew()) take(1000);
+    allocated = 0;
+    renew();
+    EXPECT_EQ(take(1000), (kLimit - kUsed) / 8);
+    for (int i = 0; i < 20; ++i) {
+        allocated = 0;
+        renew();
+        EXPECT_EQ(take(1000), (kLimit - kUsed) / 8) << "whoever frees the pages gets the whole share each time";
+    }
+}
+
+TEST_F(HolePool, PagesThatOthersFreeSettleNoOlderDebt) {
+    for (int i = 0; i < 20; ++i, renew()) take(1000);
+    const uint64_t kept = allocated;
+    for (int i = 0; i < 50; ++i) {
+        EXPECT_EQ(take(1001, 4 * kPages), 4 * kPages) << i;
+        allocated = kept;
+        renew();
+    }
+    EXPECT_EQ(take(1000), 0u);
+}
+
+TEST_F(HolePool, MemoryThatRocidAllocatesAndFreesSettlesNoDebt) {
+    for (int i = 0; i < 20; ++i, renew()) take(1000);
+    for (int i = 0; i < 5; ++i) {
+        allocated += kPool / 4;  // for example for QPs
+        renew();
+        allocated -= kPool / 4;
+        renew();
+    }
+    EXPECT_EQ(take(1000), 0u);
+}
+
+TEST_F(HolePool, AUserWithoutMappingsAndDebtIsForgotten) {
+    for (uint32_t uid = 1000; uid < 1100; ++uid) region(uid);
+    EXPECT_EQ(limited->hole_users(), 100u);
+    take(2000);
+    unmap_all();
+    EXPECT_EQ(limited->hole_users(), 1u) << "one has filled pages";
+    renew();
+    EXPECT_EQ(limited->hole_users(), 1u) << "and still has them";
+    allocated = 0;
+    renew();
+    EXPECT_EQ(limited->hole_users(), 0u);
+}
+
 }  // namespace
 }  // namespace roci::rocid
