@@ -217,6 +217,14 @@ Step finish_slowly(Context& ctx, Qp& qp, SendRecord& r, Part part, uint32_t leng
     kept.uncounted = qp.requester.queue.cursor() + uint32_t{last};
 }
 
+/// Called when a packet with an ACK request was sent for the first time.
+void measure(const Context& ctx, Qp& qp, Psn psn) {
+    Requester& rq = qp.requester;
+    if (!rq.round_trip.timing()) rq.round_trip.begin(psn, ctx.now);
+    if (!cc::rests(rq.congestion)) [[unlikely]]
+        qp.send_times.add(psn, ctx.now);
+}
+
 /// Sends one frame. `again` is true for a retransmission.
 Step transmit(Context& ctx, Qp& qp, SendRecord& r, Part part, AckRequest request, bool again, Middle& kept) {
     Requester& rq = qp.requester;
@@ -247,7 +255,7 @@ Step transmit(Context& ctx, Qp& qp, SendRecord& r, Part part, AckRequest request
     qp.counters.tx_bytes += bytes;
     if (again) [[unlikely]]
         count_again(ctx, qp, r, part, kept);
-    if (ack_request && !again && !rq.round_trip.timing()) rq.round_trip.begin(r.first_psn + part.packet, ctx.now);
+    if (ack_request && !again) measure(ctx, qp, r.first_psn + part.packet);
     return Step::done;
 }
 

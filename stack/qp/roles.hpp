@@ -57,9 +57,8 @@ void response_lost(Context& ctx, Qp& qp);
 void later_request_lost(Context& ctx, Qp& qp, Psn psn);
 /// Called for a loss report. Begins to send again what the peer lacks and what is not under way.
 void repeat_reported(Context& ctx, Qp& qp);
-/// Called after an acknowledgement. Determines what the acknowledgement shows about the repair. Returns the measured round trip
-/// in ns, or 0 if none was measured.
-uint32_t observe_repair(Context& ctx, Qp& qp);
+/// Called after an acknowledgement. Measures the round trip and determines what the acknowledgement shows about the repair.
+void observe_repair(Context& ctx, Qp& qp);
 /// Restarts the deadline of the probe. The caller updates the timer.
 void arm_probe(Context& ctx, Qp& qp);
 /// Sends a probe. Called after a few round trips without progress.

@@ -17,6 +17,7 @@
 #include "qp/receive_sequence.hpp"
 #include "qp/repair.hpp"
 #include "qp/send_queue.hpp"
+#include "qp/send_times.hpp"
 #include "qp/send_window.hpp"
 #include "qp/spec.hpp"
 #include "qp/tables.hpp"
@@ -216,9 +217,10 @@ struct alignas(64) Qp {
     cc::State adaptation;              ///< state of the congestion control policy in requester.congestion
     SlowState* slow = nullptr;         ///< allocated when the QP first uses slow memory
     RepairTime repair_time;
+    SendTimes send_times;  ///< for congestion control; unused with the fixed window
     alignas(64) Responder responder;
 };
-static_assert(offsetof(Qp, state) == 128 && offsetof(Qp, path) == 192 && sizeof(Qp) == 896);
+static_assert(offsetof(Qp, state) == 128 && offsetof(Qp, path) == 192 && sizeof(Qp) == 960);
 
 /// Returns true if the QP's SRQ matches tags. Tests `srq` first, because a receiver has loaded the cache line of `srq` already,
 /// but not that of `tags`.

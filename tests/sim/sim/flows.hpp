@@ -21,6 +21,7 @@ struct FlowOptions {
     uint64_t bits_per_second = 25'000'000'000;
     Nanos propagation = 5000;
     Faults faults{};
+    Nanos jitter = 0;  ///< of each host, see Intake
     bool keep = true;  ///< true: the reorder buffer is on
     bool selective = true;
     bool reports = false;  ///< the ends exchange loss reports

@@ -244,6 +244,7 @@ void Network::land(uint32_t to, Nanos at, Fabric::Frame frame) {
         }
         at = end.intake_busy_until = free_at + end.intake.per_frame;
     }
+    if (end.intake.jitter != 0) at = end.taken_at = std::max(end.taken_at, at + rng_.below(end.intake.jitter + 1));
     flying_.push({at, order_++, to, std::move(frame)});
 }
 

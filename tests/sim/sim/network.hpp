@@ -38,6 +38,7 @@ struct Link {
 
 /// A slow receiver. Frames wait in a queue, and are lost if the queue is full.
 struct Intake {
+    Nanos jitter = 0;     ///< the host takes each frame up to this time late, in order
     Nanos per_frame = 0;  ///< processing time per frame; 0: all frames are taken at once
     uint32_t room = 0;    ///< capacity of the queue in frames
 };
@@ -160,7 +161,7 @@ private:
         Link link;
         Faults faults;
         Intake intake;
-        Nanos intake_busy_until = 0;
+        Nanos intake_busy_until = 0, taken_at = 0;
         Nanos dark_until = 0, busy_until = 0, last_arrival = 0, burst_until = 0;
         uint32_t burst_left = 0;
         std::vector<std::unique_ptr<SimPort>> ports;

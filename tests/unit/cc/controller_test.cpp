@@ -87,6 +87,47 @@ TEST_F(Delay, ASingleLongRoundTripIsChance) {
     EXPECT_GE(window(c, l), before);
 }
 
+/// Hosts delay single frames. A queue delays all of them.
+TEST_F(Delay, OnlyTheShortestSampleOfARoundTripCounts) {
+    rounds(4, kEmpty);
+    const auto play = [&](uint32_t best) {
+        const uint32_t packets = window(c, l);
+        for (const uint32_t sample : {200'000u, best, 100'000u, 150'000u}) {
+            now += 25'000;
+            on_ack(c, s, l, {now, packets / 4, packets, sample, 100'000, kEmpty});
+        }
+    };
+    const uint32_t before = c.window;
+    for (int i = 0; i < 10; ++i) play(kEmpty + 5'000);
+    EXPECT_GT(c.window, before);
+    const uint32_t grown = c.window;
+    for (int i = 0; i < 3; ++i) play(90'000);
+    EXPECT_LT(c.window, grown);
+}
+
+/// Even the shortest round trip is above the target, but the differences show that no queue is the cause.
+TEST_F(Delay, JitterLengthensTheTarget) {
+    rounds(6, kEmpty);
+    rounds(2, 60'000);
+    const auto play = [&](uint32_t jitter) {
+        const uint32_t packets = window(c, l);
+        for (const uint32_t more : {jitter, 0u, jitter, jitter / 2}) {
+            now += 12'000;
+            on_ack(c, s, l, {now, packets / 4, packets, 42'000 + more, 48'000, kEmpty});
+        }
+    };
+    const uint32_t before = c.window;
+    for (int i = 0; i < 6; ++i) play(1'000);
+    EXPECT_LT(c.window, before) << "a little jitter, so a queue must be the cause";
+    for (int i = 0; i < 20; ++i) play(12'000);
+    const uint32_t shaken = c.window;
+    for (int i = 0; i < 20; ++i) play(12'000);
+    const uint32_t grown = c.window;
+    EXPECT_GT(grown, shaken);
+    for (int i = 0; i < 20; ++i) play(0);
+    EXPECT_LT(c.window, grown) << "no jitter any more";
+}
+
 TEST_F(Delay, IsCutByAtMostAHalfAndOncePerRoundTrip) {
     rounds(6, kEmpty);
     const uint32_t before = window(c, l);
