@@ -156,9 +156,12 @@ struct Engine::Impl::Budget {
 
 /// Notes whose turn it is. User 0 has the QPs without a session.
 inline void Engine::Impl::note_user(uint16_t user) {
-    if (user == last_user || user == 0) return;
-    if (last_user != 0) shared_until = ctx.now + kSharedFor;
-    last_user = user;
+    if (user == 0) return;
+    if (user != last_user) {
+        if (last_user != 0 && ctx.now < last_turn + kSharedFor) shared_until = ctx.now + kSharedFor;
+        last_user = user;
+    }
+    last_turn = ctx.now;
 }
 
 /// Gives turns to responders. They come before requesters, because the QPs that received requests in the previous round are still

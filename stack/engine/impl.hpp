@@ -44,6 +44,7 @@ struct Engine::Impl {
     std::vector<qp::Qp*> resting;  ///< QPs that became idle in this round; their clients ring the doorbell from now on
     uint32_t rounds_unsettled = 0;
     Nanos shared_until = 0;  ///< end of the time in which rounds are short because several users had turns
+    Nanos last_turn = 0;
     uint16_t last_user = 0;  ///< user of the last turn; 0: none
     bool started = false;
     static constexpr uint32_t kPublishEvery = 128;
