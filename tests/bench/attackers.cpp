@@ -233,8 +233,15 @@ struct {
     const char* name;
     void (*run)();
 } const kAttackers[] = {
-    {"compute", compute}, {"registrations", registrations}, {"sessions", sessions},   {"cq-overrun", cq_overrun},   {"rnr", rnr},
-    {"qps", qps},         {"calls", calls},                 {"multicast", multicast}, {"connections", connections},
+    {"compute", compute},
+    {"registrations", registrations},
+    {"sessions", sessions},
+    {"cq-overrun", cq_overrun},
+    {"rnr", rnr},
+    {"qps", qps},
+    {"calls", calls},
+    {"multicast", multicast},
+    {"connections", connections},
 };
 
 }  // namespace

@@ -223,7 +223,8 @@ const Refused kRefused[] = {
      [](CountersTest& t) { t.puppet.send(Operation::flush, t.write_at(t.first, t.a.mr.address(), t.a.mr.rkey, 64)); }},
     {"request_too_many_reads", kNakInvalid,
      [](CountersTest& t) {
-         constexpr uint32_t kPackets = 100;  // packets per response: so many that no response is complete when the fifth READ arrives
+         constexpr uint32_t kPackets =
+             100;  // packets per response: so many that no response is complete when the fifth READ arrives
          for (uint32_t i = 0; i < 5; ++i)
              t.puppet.send(Operation::read_request,
                            t.write_at(t.first + i * kPackets, t.a.mr.address(), t.a.mr.rkey, kPackets * CountersTest::kMtu));

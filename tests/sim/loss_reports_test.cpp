@@ -289,7 +289,8 @@ TEST_F(Reports, RandomReportsDoNoHarm) {
         if (rng.chance(0.05)) bytes.resize(rng.below(bytes.size()));
         send_bytes(bytes);
         if (i % 8 == 0) world.run_for(5'000);
-        if (i % 100 == 0) state_of().reorder->reports.peer = roci::qp::LossReports::Peer::unknown;  // so that the QP reads reports again
+        if (i % 100 == 0)
+            state_of().reorder->reports.peer = roci::qp::LossReports::Peer::unknown;  // so that the QP reads reports again
         for (const uint32_t psn : requests(puppet.listen(1'000))) EXPECT_LT(psn - 0x100, 40u);
     }
     EXPECT_TRUE(a.poll_all().empty());

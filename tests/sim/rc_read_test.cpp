@@ -92,8 +92,8 @@ TEST_F(ReadTest, AHoleIsAskedForWhileAnotherIsRepaired) {
     EXPECT_EQ(first_wrong(a.mr.data(), 16 * kMtu, 9), -1);
 }
 
-/// Response 0 of a READ is lost, requested again, and lost again. The response to a READ that was posted after the repeated request
-/// shows the second loss. Later responses of the first READ do not show it.
+/// Response 0 of a READ is lost, requested again, and lost again. The response to a READ that was posted after the repeated
+/// request shows the second loss. Later responses of the first READ do not show it.
 TEST_F(ReadTest, WhatWasSentLaterShowsThatTheAnswerIsLost) {
     join();
     read(1, 8 * kMtu);

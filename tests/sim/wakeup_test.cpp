@@ -27,7 +27,8 @@ public:
         sigaction(SIGTRAP, &a, &before_);
     }
     ~Interleaver() { sigaction(SIGTRAP, &before_, nullptr); }
-    /// Runs `fn`, and `other` before instruction `at` of `fn`. If `fn` has fewer instructions, returns false and does not run `other`.
+    /// Runs `fn`, and `other` before instruction `at` of `fn`. If `fn` has fewer instructions, returns false and does not run
+    /// `other`.
     template <class Fn>
     [[nodiscard]] bool run(uint64_t at, const std::function<void()>& other, Fn&& fn) {
         left_ = at;

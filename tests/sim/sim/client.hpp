@@ -108,9 +108,8 @@ struct SendWr {
 
 class Client {
 public:
-    /// Opens a session on a device of the host. If the host refuses a call, the function throws an exception, unless it returns an
-    /// errno.
-    /// `uid` is the client's user. kNextUser selects the users of WorldOptions in turn.
+    /// Opens a session on a device of the host. If the host refuses a call, the function throws an exception, unless it returns
+    /// an errno. `uid` is the client's user. kNextUser selects the users of WorldOptions in turn.
     Client(Host& host, uint32_t device, uint32_t uid = kNextUser);
     static constexpr uint32_t kNextUser = ~0u;
     ~Client();

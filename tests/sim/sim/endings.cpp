@@ -14,7 +14,8 @@ namespace {
 using abi::WcStatus;
 using abi::WrOpcode;
 
-constexpr uint32_t kSlots = 16;  ///< slots per area of a program's memory, and maximum number of outstanding requests and receives
+constexpr uint32_t kSlots =
+    16;  ///< slots per area of a program's memory, and maximum number of outstanding requests and receives
 
 /// A program with one QP. One life of the program lasts from one connection to the next. The program ignores completions of
 /// earlier lives.

@@ -133,7 +133,8 @@ void Inbox::watch_limit(Rng& rng, Host& host) {
             continue;
         }
         if (limit == 0) broken("SRQ limit event, but none is armed");
-        // The event cannot be compared with posted.size(), because `posted` also has buffers whose completions were not polled yet.
+        // The event cannot be compared with posted.size(), because `posted` also has buffers whose completions were not polled
+        // yet.
         limit = 0;
         ++limits_hit;
     }

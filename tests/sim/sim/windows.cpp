@@ -1,6 +1,7 @@
 // Load of memory windows. An owner opens parts of its memory by windows of type 1 and type 2, and a user accesses them by WRITE
 // and READ. A SEND with invalidate, a local invalidate or another bind closes a window. At the end the user sometimes accesses a
-// closed window, or an open window by a wrong key. The access must fail, and all later requests must be flushed once and in order.
+// closed window, or an open window by a wrong key. The access must fail, and all later requests must be flushed once and in
+// order.
 #include <infiniband/verbs.h>
 
 #include "sim/load.hpp"
