@@ -121,11 +121,12 @@ struct Lcore : testing::Test {
     bool asleep() {
         return soon([&] { return std::atomic_ref(sleeping).load() == 1 && loop->counters().sleeps.load() > 0; });
     }
-    void TearDown() override {
+    void stop() {
         if (!thread.joinable()) return;
         loop->stop();
         thread.join();
     }
+    void TearDown() override { stop(); }
 };
 
 TEST_F(Lcore, SleepsWithoutWorkAndStopsFromSleep) {
@@ -201,6 +202,7 @@ TEST_F(Lcore, WakesAProgramThatSleepsWhileItPolls) {
     start();
     program.join();
     EXPECT_TRUE(soon([&] { return loop->counters().sleeps.load() > 0; }));
+    stop();
     EXPECT_TRUE(lane.lies == 0 || lane.lies == 4) << "4: the program had not fallen asleep yet";
     EXPECT_TRUE(engine.sleeping_programs.empty());
 }
