@@ -341,7 +341,7 @@ int Manager::reject(uint32_t id, Reason reason, std::span<const uint8_t> private
     const bool can = c->state == State::req_rcvd || c->state == State::rep_rcvd || c->state == State::rep_sent;
     if (!can) return EINVAL;
     send_rej(*c, rejected_message(c->state), reason, private_data);
-    const bool keep = c->state != State::rep_rcvd;  // after a REQ, the REJ is kept as the answer to a repeated REQ
+    const bool keep = c->state != State::rep_rcvd;  // to answer a repeated REQ, its receiver keeps the REJ
     stop_repeating(*c);
     unpair_qpn(*c);
     if (!keep) return end(*c), 0;

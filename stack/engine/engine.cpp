@@ -238,8 +238,9 @@ void Engine::Impl::settle_sleepers() {
     qp::settle_sleepers(ctx);
 }
 
-/// Gives turns to the requesters in the run queue until the round has sent its frames. The next round continues with the next QP.
-/// Without the limit, thousands of QPs would fill rings and pools with frames that leave the caches before they are received.
+/// Gives turns to the requesters in the run queue until the round's budget of frames or cost is spent, or until kRoundVisits
+/// turns were given. The next round continues with the next QP. Without a limit per round, thousands of QPs would fill rings and
+/// pools, and frames would leave the caches before their receiver reads them.
 [[gnu::always_inline]] inline void Engine::Impl::run_requesters(Budget& budget) {
     const bool prefetches = crowded();
     if (!prefetches) pipeline.forget();

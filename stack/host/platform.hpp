@@ -88,7 +88,8 @@ public:
     virtual void close_event_pipe(uint32_t session, uint32_t channel) = 0;
     /// Writes an async event of the conductor (port and device events) to the session's pipe.
     virtual void send_async(uint32_t session, const abi::AsyncEventRecord& record) = 0;
-    /// Writes a record to the pipe of (session, channel) to report that an event waits there. `number` distinguishes records.
+    /// Tells the client that rocid has queued an rdma_cm event for the channel: writes a record to the pipe of (session,
+    /// channel). The event itself stays in rocid. Each record has another `number`.
     virtual void signal_channel(uint32_t session, uint32_t channel, uint32_t number) {
         (void)session, (void)channel, (void)number;
     }

@@ -31,7 +31,7 @@ struct TaggedReceives {
     static void waits(Qp& qp, bool begins);
 };
 
-/// Calls `use` with the kind of receives that the QP uses.
+/// Calls `use` with a TaggedReceives if the QP's SRQ matches tags, otherwise with an OrderedReceives.
 template <class Use>
 inline decltype(auto) with_receives(const Qp& qp, Use&& use) {
     if (!matches_tags(qp)) [[likely]]

@@ -48,8 +48,8 @@ class ReorderPool {
 public:
     ReorderPool(ChunkSource& memory, const ReorderLimits& limits);
 
-    /// Copies a frame. Returns nullptr if that is not possible, and counts the reason. `has` is the number of frames that the
-    /// QP keeps already in this direction.
+    /// Copies a frame. Returns nullptr if that is not possible, and counts the reason. `has` is the number of frames of the same
+    /// direction (requests or responses) that the QP keeps already.
     KeptFrame* copy(const wire::Packet& p, uint32_t has);
     void give_back(KeptFrame* frame) noexcept { frames_.give_back(frame); }
     /// Allocates an empty table of pointers to frames for one direction of a QP. Returns nullptr if memory is exhausted.
@@ -127,7 +127,7 @@ struct Backlog {
     Psn base;
     Psn first, end;      ///< PSN of the first kept frame, and one past the PSN of the last kept frame
     bool asked = false;  ///< the gap at `base` was reported or requested again
-    Psn again;           ///< frames before this PSN were requested repeatedly, so a second copy does not show lateness
+    Psn again;           ///< frames before it were requested twice; a second copy may answer the repetition
     Nanos opened = 0;    ///< time from which the limits of the gap at `base` count
     Patience patience;
 };

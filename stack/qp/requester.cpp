@@ -75,7 +75,8 @@ bool from_memory(const abi::SendWqe& w) {
     return w.opcode != abi::WrOpcode::atomic_write && (w.send_flags & (abi::kSendInline | abi::kSendIpCsum)) == 0;
 }
 
-/// Adds the checksums and the ICRC to a frame whose payload has been written. Returns the frame's length.
+/// Completes a frame whose payload has been written: fills in the IP checksums inside the payload if the request asks for them,
+/// then adds padding and the ICRC. Returns the frame's length.
 uint32_t seal(const abi::SendWqe& w, uint8_t* start, const wire::PathTemplate& path, uint8_t* payload, uint32_t length) {
     if ((w.send_flags & abi::kSendIpCsum) != 0) wire::fill_ip_checksums(payload, length);
     return wire::finish_frame(start, path, payload, length);

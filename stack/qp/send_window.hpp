@@ -20,8 +20,8 @@ public:
     static constexpr uint32_t kMaxOutstanding = 1u << 23;
     /// While more PSNs are allocated, no work request is fetched.
     static constexpr uint32_t kMaxAllocated = 1u << 22;
-    /// Limit including one more work request of any length, because kMaxAllocated is checked before the length of the next
-    /// request is known.
+    /// Largest number of PSNs from acked() to allocated(). kMaxAllocated is checked before the length of the next request is
+    /// known, so one request of any length (up to kMaxOutstanding PSNs) may follow.
     static constexpr uint32_t kMaxSpan = kMaxAllocated + kMaxOutstanding;
 
     Psn acked() const { return acked_; }                ///< oldest PSN that is not acknowledged

@@ -229,7 +229,8 @@ struct QueryGidTableReply {
 
 // ---- memory ---------------------------------------------------------------------------------------------------------
 
-/// rocid maps the first `length` bytes of the file as shared. A removed region remains mapped as long as an MR uses the region.
+/// rocid maps the first `length` bytes of the file that the request carries (MAP_SHARED). A removed region remains mapped as long
+/// as an MR uses the region.
 struct AddRegionRequest {
     uint64_t length;
     uint32_t writable;

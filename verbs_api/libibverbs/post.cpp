@@ -141,7 +141,7 @@ void wake(int fd) {
     if (fd < 0) return;
     const int saved = errno;
     const uint64_t one = 1;
-    [[maybe_unused]] const ssize_t n = write(fd, &one, sizeof one);  // EAGAIN means that the engine is awake already
+    [[maybe_unused]] const ssize_t n = write(fd, &one, sizeof one);  // EAGAIN: a wake-up is pending
     errno = saved;
 }
 

@@ -13,8 +13,8 @@ inline bool send_queue_full(const Qp& qp) {
 /// Returns true for flags that only datagrams may have: checksum offload is a capability of UD only (ibv_post_send(3)).
 inline bool only_datagrams(unsigned flags) { return (flags & IBV_SEND_IP_CSUM) != 0; }
 
-/// Writes the head of the WQE at sq.head, and sets its address and payload fields to zero. Does not write the phase, because
-/// publish() does.
+/// Begins the WQE at sq.head: writes wr_id, opcode and flags, and sets the fields of the head from imm_or_inv on to zero.
+/// publish() writes the phase.
 inline abi::SendWqe* begin_wqe(Qp& qp, uint64_t wr_id, uint32_t opcode, unsigned flags) {
     qp.sq.claim();
     abi::SendWqe* w = qp.sq.slot(qp.sq.head);

@@ -10,7 +10,7 @@ namespace roci::memory {
 /// because allocators call madvise() while they hold their own locks.
 int advise(void* address, size_t length, int advice);
 
-/// Called before each adoption. Before the first call advise() only makes the system call.
+/// Called before each adoption. Until the first call of note_adoption(), advise() only makes the system call.
 void note_adoption();
 
 }  // namespace roci::memory
