@@ -80,13 +80,13 @@ unsigned DpdkPort::rx_burst(io::RxFrame* frames, unsigned max) {
     unsigned n = 0;
     for (uint16_t i = 0; i < got; ++i) {
         rte_mbuf* m = mbufs[i];
-        // A NIC whose buffers are powers of two delivers a long frame in two segments (e1000: 4,096 bytes and the rest).
+        // A NIC whose buffers are powers of two delivers a long frame in two segments (e1000: the first has 4,096 bytes).
         if (m->nb_segs != 1 && rte_pktmbuf_linearize(m) != 0) [[unlikely]] {
             add(too_large_, 1);
             rte_pktmbuf_free(m);
             continue;
         }
-        // If the port has stripped the VLAN tag, it is inserted again, so that a frame has the same form on every port.
+        // Inserts a VLAN tag that the port has stripped, so that a frame has the same form on every port.
         if ((m->ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED) != 0 && rte_vlan_insert(&m) != 0) [[unlikely]] {
             rte_pktmbuf_free(m);
             continue;
@@ -103,7 +103,7 @@ void DpdkPort::tx_free(io::TxFrame* frames, unsigned count) { free_mbufs(frames,
 unsigned DpdkPort::tx_alloc(io::TxFrame* frames, unsigned count) {
     rte_mbuf* mbufs[kMaxBurst];
     unsigned n = std::min(count, kMaxBurst);
-    // The call allocates all frames or none, so each further call requests fewer.
+    // rte_pktmbuf_alloc_bulk() allocates all frames or none. If it allocates none, the next call requests half as many.
     while (n != 0 && rte_pktmbuf_alloc_bulk(pool_.get(), mbufs, n) != 0) n /= 2;
     for (unsigned i = 0; i < n; ++i) frames[i] = {rte_pktmbuf_mtod(mbufs[i], uint8_t*), pool_.room(), 0, mbufs[i]};
     return n;

@@ -50,7 +50,7 @@ public:
 
     /// `up` is the state of the port's link, which another thread maintains; nullptr means that the link is always up. Frames for
     /// a link that is down, and frames that the driver does not accept for kPatienceMs, are dropped, as on a wire. If the port
-    /// kept them, their queue pairs would never reach their retry limits. `checksums` is the result of start_port().
+    /// kept such frames, their queue pairs would never reach their retry limits. `checksums` is the result of start_port().
     DpdkPort(uint16_t port, uint16_t queue, MbufPool& pool, const std::atomic<bool>* up = nullptr, ChecksumOffload checksums = {})
         : port_(port), queue_(queue), checks_headers_(checksums.received), pool_(pool), up_(up) {}
 
@@ -60,7 +60,7 @@ public:
     unsigned tx_burst(io::TxFrame* frames, unsigned count) override;
     void tx_free(io::TxFrame* frames, unsigned count) override;
 
-    /// Turns receive interrupts on and off. The port must have been started with them; see rx_interrupt().
+    /// Turns receive interrupts on and off. The port must have been started with PortSetup::interrupts; see rx_interrupt().
     void before_sleep() override;
     void after_sleep(Slept how) override;
     /// Returns true after an interrupt has arrived. Returns false again after kMisses interrupts in succession were lost, because
@@ -88,7 +88,7 @@ private:
     uint64_t blocked_since_ = 0;  ///< time stamp counter when the driver began to refuse frames; 0: it accepts frames
     Slept slept_ = Slept::not_at_all;
     uint8_t misses_ = 0;      ///< lost interrupts since the last interrupt that arrived
-    bool suspected_ = false;  ///< the last sleep timed out although a frame was there, without an interrupt
+    bool suspected_ = false;  ///< the last sleep timed out, although a frame had arrived: its interrupt was lost
     std::atomic<bool> interrupted_{false}, wakes_{false};
 };
 

@@ -31,7 +31,7 @@ struct LcoreCommands {
     /// Waits until the command has been executed, or refused because the lcore has ended.
     void wait(engine::Ticket ticket);
     /// The two halves of a fence. Between them, the conductor begins the fences of other lcores. begin_fence() wakes a sleeping
-    /// lcore whose engine keeps references.
+    /// lcore whose engine keeps references to CQs.
     void begin_fence(Epoch::Number epoch);
     void end_fence(Epoch::Number epoch);
 

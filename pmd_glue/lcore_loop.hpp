@@ -27,7 +27,7 @@ struct IdlePolicy {
     bool share_cpu = true;  ///< without `adaptive`: the lcore yields while it spins, because other threads use the CPU too
 };
 
-/// Written by the lcore. Any thread may read them.
+/// The lcore writes these counters. Any thread may read them.
 struct LoopCounters {
     std::atomic<uint64_t> polls{0}, busy_polls{0}, sleeps{0}, commands{0};
     static void add(std::atomic<uint64_t>& c, uint64_t n) {

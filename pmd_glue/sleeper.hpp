@@ -1,6 +1,6 @@
 // A thread without work sleeps until an eventfd is written or a time limit expires. Descriptors are watched edge-triggered and
-// never read. A client shares the file description of its eventfd and may drain it or clear O_NONBLOCK; without reads, this
-// cannot block rocid.
+// never read. A client shares the file description of its eventfd, so the client may drain the eventfd or clear O_NONBLOCK.
+// Because rocid never reads the eventfd, such a client cannot block rocid.
 #pragma once
 
 #include <atomic>

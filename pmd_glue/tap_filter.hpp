@@ -7,7 +7,7 @@ namespace roci::pmd {
 
 enum class Direction : uint8_t { in = 1, out = 2 };  ///< values of the pcapng epb_flags option
 
-/// Selects the frames of one QP: received frames that are addressed to it, and sent frames that it sent. The destination of a
+/// Selects the frames of one QP: received frames that are addressed to the QP, and frames that the QP sent. The destination of a
 /// sent frame does not identify the sending QP, because the sender may choose any destination.
 struct TapFilter {
     uint32_t qpn = 0;  ///< 0 selects every frame

@@ -17,8 +17,8 @@ public:
         uint16_t candidate = 0;  ///< an identification outside of the window, which the next frame may confirm
         bool known = false, has_candidate = false;
     };
-    /// Returns the entry of a peer. Peers whose names select the same entry replace each other in it. After each replacement, the
-    /// next frame's identification is accepted without a check against earlier ones.
+    /// Returns the entry of a peer. Two peers whose names have the same index share an entry: each of them replaces the other.
+    /// After each replacement, the next frame's identification is accepted without a check against earlier ones.
     Peer& of(uint64_t name) {
         Peer& p = peers_[(name * 0x9e3779b97f4a7c15ull) >> 56];
         if (p.name != name) p = {name};

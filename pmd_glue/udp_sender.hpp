@@ -47,7 +47,7 @@ private:
         unsigned first = 0, count = 0;
         uint32_t bytes = 0;  ///< bytes per segment
         bool ipv4 = false;
-        bool closed = false;  ///< the last segment is shorter, so no further frame may be added
+        bool closed = false;  ///< the last segment is shorter than the others, so no frame may be added to the group
         const UdpSockets::Socket* socket = nullptr;
     };
     struct alignas(16) Message {

@@ -24,7 +24,8 @@ void set(int fd, int level, int name, int value) {
         throw StartError(fmt::format("socket option {}/{}: {}", level, name, std::strerror(errno)));
 }
 
-/// Returns the size that was set. The kernel doubles it for its own overhead, and returns the double (socket(7)).
+/// Returns the size that was set. The kernel doubles a size for its own overhead, and getsockopt() returns the double
+/// (socket(7)).
 uint32_t buffer_of(int fd, int name) {
     int bytes = 0;
     socklen_t length = sizeof bytes;
@@ -49,9 +50,9 @@ void set_ipv6(int fd) {
     set(fd, IPPROTO_UDP, UDP_NO_CHECK6_RX, 1);  // RoCEv2 permits UDP checksum 0: the ICRC protects the packet (A17.3.2)
 }
 
-/// Selects the interface for multicasts. Turns off the kernel's loopback of multicasts, because the engines deliver them to their
-/// own QPs. Limits the socket to the groups that it joins: by default a socket also receives each group that any other socket of
-/// this host joined (ip(7), IP_MULTICAST_ALL). Then each engine would deliver a copy.
+/// Selects the interface for multicasts. Turns off the kernel's loopback of multicasts, because the engines deliver multicasts to
+/// the QPs of this rocid. Limits the socket to the groups that it joins: by default a socket also receives each group that any
+/// other socket of this host joined (ip(7), IP_MULTICAST_ALL), so each engine would deliver a copy.
 void set_multicast(int fd, bool ipv4, bool ipv6, int interface_index) {
     const int off = 0;
     ip_mreqn by{};

@@ -15,9 +15,9 @@ namespace roci::pmd {
 inline constexpr const char* kSteeringCounters[] = {"steered", "passed_other", "passed_other_address", "passed_fragment",
                                                     "passed_without_socket"};
 
-/// Provides the program's object file as a path that DPDK's driver can open. The driver loads the program, attaches it and adds
-/// its sockets to the map `xsks_map`. Then XdpSteering replaces the driver's program. The path is valid as long as this object
-/// exists.
+/// Provides the program's object file as a path that DPDK's driver can open. The driver loads the program, attaches the program
+/// and adds the driver's sockets to the map `xsks_map`. Then XdpSteering replaces the driver's program. The path is valid as long
+/// as this object exists.
 class XdpObjectFile {
 public:
     XdpObjectFile();  ///< throws StartError

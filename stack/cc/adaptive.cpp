@@ -21,7 +21,7 @@ void relax(State& s, uint32_t intervals) {
 void notified_adaptive(Controller& c, State& s, const Limits& l, Nanos now, uint32_t round_trip) {
     const uint32_t interval = std::max(uint32_t(l.notify_every), kShortest);
     const uint32_t since = uint32_t(now) - s.raised_at;
-    if (since < interval / 2) return;  // no peer sends the next notification so soon
+    if (since < interval / 2) return;  // too early: a peer's notifications are about `interval` apart
     s.raised_at = uint32_t(now);
     if (s.slow_start) {
         s.alpha = kWhole;

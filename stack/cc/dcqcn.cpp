@@ -10,8 +10,8 @@ namespace {
 
 constexpr uint8_t kFastRaises = 5, kMostRaises = 63;
 constexpr uint32_t kLeastRate = 1'000;     ///< bytes per millisecond
-constexpr uint32_t kNoLimit = 12'500'000;  ///< bytes per millisecond (100 Gb/s); at this rate the limit is removed
-constexpr uint32_t kMostIdleRaises = 200;  ///< number of raises without traffic after which the limit is removed
+constexpr uint32_t kNoLimit = 12'500'000;  ///< bytes per millisecond (100 Gb/s); at this rate, the rate is no longer limited
+constexpr uint32_t kMostIdleRaises = 200;  ///< number of raises without traffic after which the rate is no longer limited
 constexpr uint32_t kBurst = 8192;          ///< bytes that a QP may send at once after a pause
 
 void raise(State& s, const Limits& l) {

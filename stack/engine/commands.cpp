@@ -148,8 +148,8 @@ void Engine::execute(const Command& command, Nanos now, bool asleep) {
     qp::notify_all(impl_->ctx);
 }
 
-/// Drops the prefetched QPs, and CQs without QPs, because these may be freed soon. A dropped CQ may instead get QPs again, so its
-/// lane must look as if the CQ had never been listed. An event that moderation delays is therefore sent now.
+/// Drops the prefetched QPs, and CQs without QPs, because these QPs and CQs may be freed soon. If a dropped CQ gets QPs again
+/// instead, its lane must look as if the CQ had never been listed. An event that moderation delays is therefore sent now.
 void Engine::let_go() {
     Impl& e = *impl_;
     e.pipeline.forget();

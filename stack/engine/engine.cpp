@@ -15,7 +15,7 @@ namespace {
 constexpr uint8_t kLinger = 32;
 /// Limits per round: frames to send, and QPs to visit per run queue.
 constexpr uint32_t kRoundFrames = 64, kRoundVisits = 256;
-/// Limit of what a round sends after turns of several users, as a cost. A message of a user waits for the round in which another
+/// Limit of a round's cost if several users had turns within kSharedFor. A message of a user waits for the round in which another
 /// user's frames are sent and received, so these rounds are shorter: 16 full packets, or kRoundFrames short ones.
 constexpr uint64_t kSharedRoundCost = 2 * qp::kShareQuantum;
 /// Time for which rounds remain short after the turn of another user. A user who waits for each message has a turn at least this
@@ -140,8 +140,8 @@ bool Engine::Impl::run_timers() {
 
 // ---- transmitting ---------------------------------------------------------------------------------------------------
 
-/// The number of frames that a round may still send, and their cost. Each turn of a QP reduces both. A flushed work request
-/// counts as a frame.
+/// The number of frames that a round may still send, and the cost that it may still spend. Each turn of a QP reduces both. A
+/// flushed work request counts as a frame.
 struct Engine::Impl::Budget {
     uint32_t left;
     uint64_t cost_left;

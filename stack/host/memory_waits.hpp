@@ -48,7 +48,7 @@ private:
     Nanos due_ = kNever, pause_ = kFirst;
 };
 
-/// Returns true if an access to the region by address is in progress or, for a window, any access through the window.
+/// Returns true if a request for slow memory of the region is in progress or, for a window, any access through the window.
 inline bool in_use(const mem::MemoryRegion& region) {
     if (region.slow_pending.load(std::memory_order_acquire) != 0) return true;
     return region.is_window && region.users.load(std::memory_order_acquire) != 0;

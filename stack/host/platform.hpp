@@ -74,10 +74,10 @@ public:
         out = {0, uint64_t(uint32_t(fd))};
         return fd >= 0;
     }
-    /// Returns access by address to process `pid`, or nullptr if rocid may not access the process's memory.
+    /// Returns access by virtual address to the memory of process `pid`, or nullptr if rocid may not access this memory.
     virtual std::unique_ptr<mem::RemoteProcess> remote_process(int pid) = 0;
-    /// Returns access by address through the client's descriptor of its /proc/self/mem, or nullptr if rocid cannot use the
-    /// descriptor. Takes over the descriptor.
+    /// Returns access by virtual address to the client's memory, through the client's descriptor of its /proc/self/mem. Returns
+    /// nullptr if rocid cannot use the descriptor. Takes over the descriptor.
     virtual std::unique_ptr<mem::RemoteProcess> process_memory(int fd) {
         close_fd(fd);
         return nullptr;

@@ -23,7 +23,7 @@ struct QpFacts {
     bool gone = false;
     uint32_t send_depth = 0, recv_depth = 0;
     bool has_srq = false;
-    uint64_t slow_ops = 0;    ///< number of accesses by address to memory of the QP's session
+    uint64_t slow_ops = 0;    ///< number of accesses to slow memory (mem/slow_memory.hpp) of the QP's session
     uint32_t engine_qps = 0;  ///< number of QPs and SRQs of the QP's engine
     /// `receiving`: number of QPs that receive on the device. `disturbed`: number of these QPs that have seen gaps in the PSNs.
     uint32_t receiving = 0, disturbed = 0;

@@ -48,8 +48,8 @@ public:
     virtual unsigned rx_burst(RxFrame* frames, unsigned max) = 0;
     /// Returns frames of rx_burst() to the port, in any order and grouping.
     virtual void rx_free(RxFrame* frames, unsigned count) = 0;
-    /// Allocates up to `count` empty frames. Returns the number allocated. If it is less than `count`, the pool is exhausted, and
-    /// the caller tries again later.
+    /// Allocates up to `count` empty frames. Returns the number allocated. If this number is less than `count`, the pool is
+    /// exhausted, and the caller tries again later.
     virtual unsigned tx_alloc(TxFrame* frames, unsigned count) = 0;
     /// Sends frames in order. Returns the number of frames accepted, counted from the first one. The caller keeps the others.
     virtual unsigned tx_burst(TxFrame* frames, unsigned count) = 0;

@@ -112,11 +112,11 @@ struct alignas(64) MemoryRegion {
         uint64_t start;                    ///< for a window: first address in the parent; `iova` is 0 if the window is zero-based
     };
     SegmentList segments;
-    mutable std::atomic<uint64_t> slow_ops{0};  ///< number of accesses by address so far
+    mutable std::atomic<uint64_t> slow_ops{0};  ///< number of accesses to slow memory so far
     std::atomic<bool> binding{false};           ///< window: a bind is in progress; region: dereg or rereg prevents binds
     /// For a window: number of accesses in progress on all engines. For a region: number of windows bound to it.
     mutable std::atomic<uint32_t> users{0};
-    /// Number of accesses by address in progress. The region must not be freed before they end.
+    /// Number of requests for slow memory in progress. The region must not be freed before they end.
     mutable std::atomic<uint32_t> slow_pending{0};
 };
 static_assert(offsetof(MemoryRegion, segments) == 64 - SegmentList::kHead && sizeof(MemoryRegion) == 192);

@@ -49,8 +49,8 @@ Limit limit_of(const Context& ctx, const Qp& qp);
 struct Habits {
     static constexpr uint32_t kMost = 16;
     uint8_t looked = 0;     ///< number of requests that were examined
-    uint8_t signaled = 0;   ///< number of these requests that produce a completion
-    uint8_t unaligned = 0;  ///< number of these requests whose first buffer has at least 512 bytes and begins within a cache line
+    uint8_t signaled = 0;   ///< number of examined requests that produce a completion
+    uint8_t unaligned = 0;  ///< examined requests whose first buffer has at least 512 bytes and begins within a cache line
 };
 Habits habits_of(const Qp& qp);
 

@@ -1,6 +1,6 @@
 // The pool of frames that arrived too early. The frames are copied, because a port whose buffers are all kept could not receive
-// the missing frame. There is one pool per engine. A QP may use a fraction of the free pool, so that no peer can exhaust the pool
-// for others.
+// the missing frame. There is one pool per engine. A QP may use a fraction of the free frames, so that no peer can exhaust the
+// pool for other QPs.
 #pragma once
 
 #include <algorithm>
@@ -62,7 +62,7 @@ public:
     uint32_t window() const { return limits_.frames; }
     size_t in_use() const { return frames_.taken(); }
     size_t capacity() const { return capacity_; }
-    /// Returns an upper limit of the number of frames that a QP keeps per direction.
+    /// Returns an upper limit of the number of frames that a QP keeps per direction (requests or responses).
     size_t most_per_qp() const { return std::max<size_t>(capacity_ / kPart, 1); }
     void count(uint64_t ReorderCounters::*what, uint64_t n = 1) {
         counters_.*what += n;
@@ -87,8 +87,8 @@ private:
 /// A frame that was reported as missing and has arrived since. If it arrives a second time, the first copy was only late.
 struct Suspect {
     Psn psn;
-    uint16_t places = 0;  ///< number of frames that overtook it
-    Nanos lateness = 0;   ///< time from the first of these frames to the arrival, ns
+    uint16_t places = 0;  ///< number of frames that overtook this frame
+    Nanos lateness = 0;   ///< time from Backlog::opened to the arrival of this frame, ns
     bool valid = false;
 };
 
@@ -127,7 +127,9 @@ struct Backlog {
     Psn base;
     Psn first, end;      ///< PSN of the first kept frame, and one past the PSN of the last kept frame
     bool asked = false;  ///< the gap at `base` was reported or requested again
-    Psn again;           ///< frames before it were requested twice; a second copy may answer the repetition
+    /// Frames before this PSN were requested more than once. `patience` ignores their arrival, because a second copy may answer a
+    /// repeated request and does not show that the first copy was late.
+    Psn again;
     Nanos opened = 0;    ///< time from which the limits of the gap at `base` count
     Patience patience;
 };

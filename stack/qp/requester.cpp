@@ -413,7 +413,7 @@ Step execute_local(Context& ctx, Qp& qp, SendRecord& r) {
     return step;
 }
 
-/// Sends the packet at the cursor, or executes the local operation there.
+/// Sends the packet at the cursor, or executes the local operation at the cursor.
 Step take_step(Context& ctx, Qp& qp, SendRecord& r, Middle& kept) {
     if (r.fault != WcStatus::success) return Step::fault;
     if (!may_start(ctx, qp, r)) return Step::wait;

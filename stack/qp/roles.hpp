@@ -41,7 +41,7 @@ void finish_response(Context& ctx, Qp& qp, const wire::Packet& packet, bool good
 void implied_nak(Context& ctx, Qp& qp);
 
 // ---- retry.cpp: timers and retransmission from the oldest packet on
-/// Goes back to the oldest unacknowledged packet: all packets from there on are sent again.
+// Goes back to the oldest unacknowledged packet: this packet and all packets behind it are sent again.
 void roll_back(Context& ctx, Qp& qp);
 /// Restarts the local ACK timer and the deadline of the probe. Stops both if nothing is outstanding.
 void restart_ack_timer(Context& ctx, Qp& qp);

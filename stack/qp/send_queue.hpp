@@ -61,7 +61,7 @@ public:
     uint32_t reads_outstanding() const { return reads_outstanding_; }
     bool attached() const { return records_ != nullptr; }
 
-    /// Sets the slab of the records. The caller has reserved blocks there for the whole queue.
+    /// Sets the slab of the records. The caller has reserved blocks for the whole queue in this slab.
     void attach(Slab* records) { records_ = records; }
     Slab* detach() { return std::exchange(records_, nullptr); }
     /// Appends a record for a WQE. The caller fills in the copy of the WQE and then calls admit().

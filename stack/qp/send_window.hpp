@@ -16,9 +16,9 @@ inline uint32_t psn_span(Psn from, Psn to) { return (to.value() - from.value()) 
 class SendWindow {
 public:
     /// Limit of outstanding PSNs: half of the PSN space (IBA 9.7.2). If more were outstanding, the peer would take a repeated
-    /// packet for a new one. The longest request, 2^31 bytes in packets of 256 bytes, takes all of them.
+    /// packet for a new one. The longest request, 2^31 bytes in packets of 256 bytes, takes kMaxOutstanding PSNs.
     static constexpr uint32_t kMaxOutstanding = 1u << 23;
-    /// While more PSNs are allocated, no work request is fetched.
+    /// While more PSNs than this are allocated and not acknowledged, no work request is fetched.
     static constexpr uint32_t kMaxAllocated = 1u << 22;
     /// Largest number of PSNs from acked() to allocated(). kMaxAllocated is checked before the length of the next request is
     /// known, so one request of any length (up to kMaxOutstanding PSNs) may follow.
@@ -79,7 +79,7 @@ public:
     }
     /// For services without acknowledgements: counts all sent packets as acknowledged.
     void acknowledge_all_sent() { acked_ = next_; }
-    /// Goes back to the oldest unacknowledged PSN: all packets from there on are sent again.
+    /// Goes back to the oldest unacknowledged PSN: its packet and all packets behind it are sent again.
     void go_back() {
         next_ = acked_;
         lost_ = repaired_ = 0;

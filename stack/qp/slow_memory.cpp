@@ -258,8 +258,8 @@ bool look_up(Context& ctx, SlowJob*& stage, uint64_t message, uint64_t offset, u
     return holds;
 }
 
-/// Begins to fetch kStage bytes, or the rest of the message. If these bytes cannot be described, fetches only those of the
-/// packet.
+/// Begins to fetch kStage bytes, or the remaining bytes of the message if these are fewer. If these bytes cannot be described,
+/// fetches only those of the packet.
 template <class Describe>
 Staged fetch_ahead(Context& ctx, Qp& qp, SlowJob*& stage, SlowRole role, uint32_t packet, uint64_t rest, Describe describe) {
     using enum Staged::Result;

@@ -33,7 +33,7 @@ struct SlowState;  // slow_memory.hpp
 struct Requester {
     [[no_unique_address]] SendQueue queue;  // its padding holds the next fields
     bool credits_valid = false;             ///< the peer sends credits
-    bool credit_probe = false;              ///< one message beyond the limit is outstanding (IBA 9.7.7.2.5)
+    bool credit_probe = false;              ///< one message beyond the peer's credits is outstanding (IBA 9.7.7.2.5)
     bool blocked = false;                   ///< the record at the cursor has a fault; no later request is sent
     bool implied_nak_pending = false;       ///< a lost response was requested again, and nothing was acknowledged since
     uint8_t retries_left = 0, rnr_retries_left = 0;
@@ -82,11 +82,11 @@ private:
 struct RecvWork {
     bool held = false;
     uint16_t num_sge = 0;
-    uint32_t pd = 0;  ///< PD of the queue that it came from; the PD of an SRQ may differ from the QP's
+    uint32_t pd = 0;  ///< PD of the queue of this receive; the PD of an SRQ may differ from the QP's
     uint64_t wr_id = 0;
     uint64_t capacity = 0;
     RecvSges sges;
-    Srq* srq = nullptr;  ///< the SRQ that it came from; nullptr if it came from the QP's own queue
+    Srq* srq = nullptr;  ///< SRQ of this receive; nullptr if the receive came from the QP's own queue
 };
 
 /// A READ, atomic or ATOMIC WRITE that is being answered. The job is removed when its last response is sent. A later duplicate of

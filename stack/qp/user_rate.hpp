@@ -26,13 +26,14 @@ public:
     }
     /// Returns the time before which the user must not send.
     Nanos due() const { return std::max(bytes_.due(), packets_.due()); }
-    /// Returns true if the user has saved up all time that it may save, like a new user. Measurements may be lost then.
+    /// Returns true if the user has saved up all time that it may save, like a new user. The object may then be deleted: only its
+    /// measurements are lost.
     bool idle(Nanos now) const { return due() + kBurst <= now; }
     void count_wait() { waits_.fetch_add(1, std::memory_order_relaxed); }
     /// Returns how often the user has lost its turns in an engine for some time.
     uint64_t waits() const { return waits_.load(std::memory_order_relaxed); }
-    /// Return what the user has sent per second, measured over about a second. Return 0 if there is no such limit, or no
-    /// measurement within the last two seconds.
+    /// Return what the user has sent per second, measured over about a second. Return 0 if the user has no limit of bytes
+    /// (packets), or if there was no measurement within the last two seconds.
     uint64_t bytes_per_second(Nanos now) const { return bytes_.per_second(now); }
     uint64_t packets_per_second(Nanos now) const { return packets_.per_second(now); }
 

@@ -17,7 +17,7 @@ inline bool doorbell_pending(abi::DoorbellPage& page) {
 }
 
 /// Returns true if a client has announced a doorbell. The check must be fast, because every round of an engine makes it and most
-/// rounds find none.
+/// rounds find no doorbell.
 inline bool any_doorbell(abi::DoorbellPage& page) {
     uint64_t any = 0;
 #pragma GCC unroll 16

@@ -19,8 +19,8 @@ using Way = abi::CpuPace::Way;
 /// with a busy one sometimes waits for a whole time slice anyway.
 constexpr timespec kShort{0, 200'000};
 /// The longest sleep of a thread that completions have woken kTrusted times in a row. It is longer than a period of the
-/// scheduler's clock, so that the kernel need not program the CPU's timer. In a virtual machine that takes longer than the
-/// wake-up itself.
+/// scheduler's clock, so that the kernel need not program the CPU's timer: in a virtual machine, programming this timer takes
+/// longer than the wake-up itself.
 constexpr timespec kLong{0, 12'000'000};
 constexpr uint32_t kTrusted = 16;
 /// A program that only polls calls poll again within this many durations of the shortest system call.

@@ -157,8 +157,8 @@ int fetch(rdma_event_channel* channel, abi::CmEventReply& reply) {
     return fail(error);
 }
 
-/// Called after rocid has ended, because then its devices are removed. Returns one DEVICE_REMOVAL event per id with a device.
-/// After these events fails with EIO.
+/// Called after rocid has ended, because the end of rocid removes its devices. Returns one DEVICE_REMOVAL event per id with a
+/// device. After these events, fails with EIO.
 int fetch_removal(rdma_event_channel* channel, rdma_cm_event** event) {
     Id* id = service().next_removed(channel);
     if (id == nullptr) return fail(EIO);

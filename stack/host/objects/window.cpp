@@ -48,7 +48,7 @@ void free_resources(State& state, Mw& mw) {
     mem::let_go(state.shared.keys, *mw.region);
     const Key last = mw.region->key;
     state.key_variant[last.index()] =
-        uint8_t(last.value);  // the program chose the variant in the last bind; the next key gets another
+        uint8_t(last.value);  // the last bind chose the key's low byte; the slot's next key gets another low byte
     state.keys.release(last.index());
 }
 

@@ -45,7 +45,7 @@ Outcome leave(Call& c) {
     if (group->id != in.id) return fail(EINVAL, "the group belongs to another id");
     CmId& id = *client.ids.find(in.id);
     const uint32_t generation = client.ids.generation(in.id);
-    // An event of a destroyed id may have the same handle of a group.
+    // Compares the generation, because an event of a destroyed id may have the same handles of group and id.
     const auto leaves = [&](const CmEvent& e) { return e.group == in.group && e.id == in.id && e.id_generation == generation; };
     if (CmChannel* channel = client.channels.find(id.channel))
         id.events_waiting -= uint32_t(std::erase_if(channel->events, leaves));

@@ -16,7 +16,7 @@ struct OpRule {
     uint32_t fds;         ///< number of required descriptors
     Stage stage;
     Outcome (*handler)(Call&);
-    uint32_t optional_fds = 0;  ///< number of further descriptors that are allowed
+    uint32_t optional_fds = 0;  ///< number of optional descriptors, in addition to `fds`
 };
 
 /// Returns the rule of an operation, or nullptr if there is no such operation.

@@ -220,8 +220,8 @@ Nanos not_before(const State& state, const Client& who) {
     return bucket != state.rates.end() ? bucket->second.settled() : 0;
 }
 
-/// A user who may have several user ids could otherwise fill the tables. A sweep takes time in proportion to the entries. The
-/// next one follows when the tables have doubled, so a new session pays a constant on average.
+/// Without this function, a user with several user ids could fill the tables. A sweep takes time in proportion to the number of
+/// entries. The next sweep follows when this number has doubled, so a new session pays a constant on average.
 void forget_idle_users(State& state) {
     constexpr size_t kFew = 64;
     const auto entries = [&state] { return std::max({state.rates.size(), state.user_rates.size(), state.refused.size()}); };

@@ -93,7 +93,7 @@ std::string events_text(const QpFacts& qp) {
 }
 
 /// Returns true for limits that a single sample shows reliably. The other limits change from packet to packet, so `roci top`
-/// counts them.
+/// takes several samples.
 bool lasts(qp::Limit l) {
     return l == qp::Limit::credits || l == qp::Limit::congestion || l == qp::Limit::reads || l == qp::Limit::memory ||
            l == qp::Limit::window;

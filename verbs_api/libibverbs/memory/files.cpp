@@ -255,7 +255,7 @@ bool Files::take_free_slots(uint64_t count, WindowSlot& first) {
 void Files::unplace(const Placement& placement) {
     File& file = *placement.file;
     if (file.kind == File::Kind::own) {
-        // If no part of the file is used, the file is removed. Otherwise it keeps its length, with a hole.
+        // If no part of the file is used, the file is removed. Otherwise the file keeps its length, with a hole.
         if (placement.offset % kHugePage + placement.length == file.length) remove(&file);
         return;
     }

@@ -21,7 +21,7 @@ struct ScanArguments {
     uint64_t inverted, required, any_of, returned;
 };
 constexpr unsigned long kScan = _IOWR('f', 16, ScanArguments);
-constexpr uint64_t kIsPresent = 1 << 3, kIsSwapped = 1 << 4;  ///< the second also stands for entries with other content
+constexpr uint64_t kIsPresent = 1 << 3, kIsSwapped = 1 << 4;  ///< kIsSwapped: any entry that is neither present nor empty
 
 bool all(const uint64_t* entries, uint64_t count, uint64_t bits) {
     return std::all_of(entries, entries + count, [bits](uint64_t e) { return (e & bits) == bits; });
