@@ -73,7 +73,8 @@ void HoleFiller::release(Credit* credit) {
     if (credit != nullptr && --credit->mappings == 0) forget_idle();
 }
 
-/// A user who returns before the next renewal must find what is left of its credit. The timer runs in this case.
+/// Keeps users that have filled pages since the last renewal: a user who returns must not get a new credit. The timer runs until
+/// the renewal, which calls this function again.
 void HoleFiller::forget_idle() {
     std::erase_if(credits_, [](const auto& entry) {
         const Credit& c = entry.second;

@@ -46,8 +46,8 @@ public:
     Credit* credit_of(uint32_t uid);
     /// Ends the use of a credit by one mapping. Does nothing for nullptr.
     void release(Credit* credit);
-    /// Sets the pool of all users together, in bytes. Sets the credit of each user to `share`, but at most to half of the difference
-    /// between the pool and the user's debt. Forgets users that have neither mappings nor debts.
+    /// Sets the pool of all users together, in bytes. Sets the credit of each user to `share`, but at most to half of the
+    /// difference between the pool and the user's debt. Forgets users that have neither mappings nor debts.
     void renew(uint64_t pool, uint64_t share);
     static constexpr int64_t kUnlimited = INT64_MAX;  ///< a pool or share without a limit
     /// Returns the number of users that have a mapping or a debt.
@@ -57,8 +57,8 @@ public:
     /// Allocates the page at `address`; the handler of SIGBUS calls this function. Returns false if the page is not watched or is
     /// beyond the end of the file, or if the credit or the pool is used up.
     bool fill(uintptr_t address, Credit* credit);
-    /// Returns a descriptor that becomes readable a second after a page was to be filled or the pool was lowered. The caller should
-    /// then call renew(), which makes the descriptor unreadable again.
+    /// Returns a descriptor that becomes readable a second after a page was to be filled or the pool was lowered. The caller
+    /// should then call renew(), which makes the descriptor unreadable again.
     int timer_fd() const { return timer_; }
     uint64_t filled() const { return filled_.load(std::memory_order_relaxed); }
 
@@ -73,7 +73,7 @@ private:
     std::atomic<int64_t> pool_{0};
     int64_t share_ = 0;
     int64_t renewed_pool_ = 0;                      ///< the pool of the last renew()
-    int64_t lost_ = 0;                              ///< bytes that the pool lost without filled pages
+    int64_t lost_ = 0;                              ///< bytes that the pool lost to causes other than filled pages
     std::unordered_map<uint32_t, Credit> credits_;  ///< by user; an entry stays while the handler of SIGBUS may use it
     std::atomic<uint64_t> filled_{0};
 };

@@ -121,7 +121,8 @@ TEST_F(MissingTest, AnAckDoesNotExamineAllKeptResponsesAgain) {
     EXPECT_LT(state_of().reorder->missing.examined - before, 100 * 8u);
 }
 
-// Many WRITEs between two READs use PSNs that no response has. The search for missing responses must not examine them repeatedly.
+// Many WRITEs between two READs use PSNs that no response has. The search for missing responses must not examine these PSNs
+// repeatedly.
 TEST_F(MissingTest, RequestsWithoutResponseAreExaminedOnce) {
     path.timeout = 0;
     join();
