@@ -64,8 +64,8 @@ TEST_F(MissingTest, ANakThatIsKeptIsCountedOnce) {
     EXPECT_EQ(a.wait(3).size(), 3u);
 }
 
-// The requester waits after an RNR NAK, and a second RNR NAK arrives meanwhile. All that was sent is sent again after the wait.
-// So kept responses must show no further loss and take no retry.
+// The requester waits after an RNR NAK, and a second RNR NAK arrives meanwhile. All requests are sent again after the wait.
+// Therefore kept responses must neither show another loss nor take a retry.
 TEST_F(MissingTest, ASecondRollBackKnowsWhatIsStillToBeSentAgain) {
     path.retry_cnt = 1;
     path.timeout = 0;
