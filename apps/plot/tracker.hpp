@@ -16,7 +16,7 @@ inline constexpr int64_t kFirstCircle = (int64_t{1} << 24) * 15'625;
 
 class Tracker {
 public:
-    /// `mtu` is 0 if unknown. `requests_known` and `responses_known` tell whether Sighting::lost of each is known.
+    /// `mtu` is 0 if unknown. If `requests_known` (`responses_known`) is true, Sighting::lost of requests (responses) is known.
     Tracker(bool reliable, uint32_t mtu, bool requests_known, bool responses_known);
     void request(const Sighting& s);
     void response(const Sighting& s);

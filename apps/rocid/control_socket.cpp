@@ -51,8 +51,8 @@ void make_folder(const std::filesystem::path& folder) {
                          "; run as root, or choose another place with --socket PATH");
 }
 
-/// Creates the listening socket. The caller has the lock. Throws StartError if a server listens at the path: if the lock file of
-/// another rocid was removed, that rocid may still listen.
+/// Creates the listening socket. The caller has the lock. Throws StartError if a server listens at the path, because another
+/// rocid whose lock file was removed may still listen.
 int listen_at(const std::string& path, uint32_t mode) {
     const sockaddr_un a = address_of(path);
     struct stat s {};

@@ -75,7 +75,7 @@ void check_path(const DeviceSection& d) {
                         folder, std::strerror(errno)));
 }
 
-/// Checks the path of the port's socket. If rocid is the server, returns a lock of the path, and removes a deserted socket at it.
+/// Checks the path of the port's socket. If rocid is the server, returns a lock of the path and removes a deserted socket.
 std::unique_ptr<SocketLock> take_path(const DeviceSection& d) {
     check_path(d);
     if (d.role != "server") return nullptr;
