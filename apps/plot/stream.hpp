@@ -14,7 +14,7 @@ namespace roci::plot {
 enum class Kind : uint8_t {
     sent,      ///< a request, for the first time
     resent,    ///< a request that was sent before
-    late,      ///< a request overtaken by others on its way
+    late,      ///< a request overtaken by later requests
     missing,   ///< a packet that was lost before the place of the capture
     response,  ///< a response to a READ or an atomic
     response_again,

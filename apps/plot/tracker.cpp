@@ -130,7 +130,7 @@ void Tracker::first_sight(const Sighting& s, int64_t psn, uint32_t span) {
     add(s, Kind::sent, psn);
 }
 
-/// Handles a request that appears for the first time, but behind later ones. Returns true if an earlier copy was lost.
+/// Handles a request that appears for the first time, but behind later requests. Returns true if an earlier copy was lost.
 bool Tracker::fill_hole(const Sighting& s, int64_t psn) {
     ++out_.counts.sent;
     const auto at = hole_with(psn);

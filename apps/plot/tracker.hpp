@@ -16,7 +16,7 @@ inline constexpr int64_t kFirstCircle = (int64_t{1} << 24) * 15'625;
 
 class Tracker {
 public:
-    /// `mtu` is 0 if unknown. `requests_known` is true if Sighting::lost of requests is known; the same for `responses_known`.
+    /// `mtu` is 0 if unknown. If `requests_known` (`responses_known`) is true, Sighting::lost of requests (responses) is known.
     Tracker(bool reliable, uint32_t mtu, bool requests_known, bool responses_known);
     void request(const Sighting& s);
     void response(const Sighting& s);
@@ -43,7 +43,7 @@ private:
         uint64_t bytes = 0;
         bool reads = false;
     };
-    /// PSNs that are not captured yet, although later PSNs are.
+    /// PSNs that are not captured yet, although later PSNs are captured.
     struct Hole {
         int64_t end = 0, time = 0;
         uint64_t requests = 0;  ///< number of requests before the hole was found

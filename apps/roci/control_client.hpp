@@ -40,7 +40,7 @@ struct Answer {
     std::vector<std::byte> body;
     std::vector<UniqueFd> fds;
 
-    /// Returns the body as a plain struct. An older rocid may send a shorter body; the rest of the struct is then zero.
+    /// Returns the body as a plain struct. An older rocid may send a shorter body; the other members are then zero.
     template <class T>
     T as() const {
         T out{};

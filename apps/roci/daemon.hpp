@@ -32,7 +32,7 @@ std::string ephemeral_socket(const Where& where, std::string& why);
 /// the user's ephemeral rocid, in this order. Returns nullopt, with `why` set, if no rocid accepts.
 std::optional<Daemon> find_daemon(const Where& where, std::string& why);
 
-/// Returns the socket of the rocid that `roci up` starts for this user, or "", with `why` set, if there is no safe folder for it.
+/// Returns the socket of the rocid that `roci up` starts for this user, or "", with `why` set, if no folder is safe.
 std::string up_socket(std::string& why);
 /// Starts a rocid that serves `socket`, and waits until it serves. Returns nullopt, with `why` set, on failure. If rocid ends or
 /// does not become ready, `why` includes the end of rocid's log.

@@ -50,7 +50,7 @@ bool write_config(const std::string& path, const UpOptions& o) {
 }
 
 /// Returns true if the text can stand between quotes in the configuration as it is: without a quote, a backslash and a line feed.
-/// rocid checks all else.
+/// rocid checks the meaning of the text.
 bool plain(const std::string& text) { return text.find_first_of("\"\\\n") == std::string::npos; }
 
 std::string ip_text(const abi::GidValue& gid) {

@@ -69,8 +69,8 @@ public:
 };
 
 /// Parses TOML text; `name` is the file name in errors. Missing keys get their defaults. A text without [[device]]
-/// gets the default loopback pair. `overrides` are entries "section.key=value", applied after the text. A string value in them
-/// needs no quotes. Throws ConfigError.
+/// gets the default loopback pair. `overrides` are entries "section.key=value", applied after the text. A string value in
+/// `overrides` needs no quotes. Throws ConfigError.
 Config parse_config(const std::string& text, const std::string& name, const std::vector<std::string>& overrides = {});
 /// Reads and parses a file. Throws ConfigError.
 Config load_config(const std::string& path, const std::vector<std::string>& overrides = {});

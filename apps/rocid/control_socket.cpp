@@ -51,8 +51,8 @@ void make_folder(const std::filesystem::path& folder) {
                          "; run as root, or choose another place with --socket PATH");
 }
 
-/// Creates the listening socket. The caller has the lock. If the lock file of another rocid was removed, that rocid may still
-/// listen, so the function checks that too.
+/// Creates the listening socket. The caller has the lock. Throws StartError if a server listens at the path, because another
+/// rocid whose lock file was removed may still listen.
 int listen_at(const std::string& path, uint32_t mode) {
     const sockaddr_un a = address_of(path);
     struct stat s {};
@@ -268,7 +268,8 @@ void ControlSocket::drop(int fd) {
     reaper_.close(c.who.uid, c.fd);  // also closes unread descriptors in the connection
 }
 
-/// Returns true if the process that opened the session has ended. A child process that still has the socket must not use it.
+/// Returns true if the process that opened the session has ended. A child process that still has the socket must not use the
+/// session.
 bool ControlSocket::process_gone(const Connection& c) const {
     if (c.pidfd < 0) return false;
     pollfd p{.fd = c.pidfd, .events = POLLIN, .revents = 0};

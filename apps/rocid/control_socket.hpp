@@ -72,7 +72,7 @@ private:
         uint32_t session = 0;
         host::Client who;
         bool waits = false;  ///< a deferred reply is outstanding, or the connection is paused
-        Nanos resumes = 0;   ///< time of its entry in paused_; 0: not paused
+        Nanos resumes = 0;   ///< time of the connection in paused_; 0: not paused
     };
     int await(epoll_event* events, int most, int timeout_ms);
     void accept_one();

@@ -75,7 +75,8 @@ host::Limits limits_of(const Config& c) {
     l.max_arena_bytes = c.limits.max_arena_mb << 20;
     // A quarter of the mappings is reserved for rocid itself.
     l.max_mappings = most_mappings() / 4 * 3;
-    // By default one user may have half of the sessions, QPs, keys, address handles and mappings. limits.users changes this.
+    // By default one user may have half of the sessions, QPs, keys, address handles and mappings. limits.users changes these
+    // limits.
     l.user.sessions = std::max<uint64_t>(1, l.max_sessions / 2);
     l.user.qps = std::max<uint64_t>(1, l.max_qps / 2);
     l.user.keys = std::max<uint64_t>(1, l.max_keys / 2);
@@ -326,9 +327,9 @@ void Daemon::follow_addresses(int index) {
     }
 }
 
-/// Passes the addresses to ports that filter frames. If addresses are configured, the device receives all traffic to those that
-/// the kernel does not have, and only RDMA traffic to the others. It receives only RDMA traffic to GID 0, which may be the
-/// interface's own link-local address.
+/// Passes the addresses to ports that filter frames. If addresses are configured, the device receives all traffic to addresses
+/// that the kernel does not have, and only RDMA traffic to addresses that the kernel has. The device receives only RDMA traffic
+/// to GID 0, which may be the interface's own link-local address.
 void Daemon::serve_addresses(uint32_t device, std::span<const Gid> gids) {
     std::vector<pmd::ServedAddress> served;
     const bool own = !follows_kernel(config_.devices[device], ports_->port(device));

@@ -58,8 +58,8 @@ void EventPipes::stop() {
 int EventPipes::make(uint32_t session, uint32_t channel) {
     int ends[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) return -1;
-    // rocid never reads from this socket. Without shutdown(), messages of a client and their descriptors would remain there until
-    // rocid closes the socket.
+    // rocid never reads from this socket. Without shutdown(), messages of a client and their descriptors would remain in the
+    // socket until rocid closes it.
     shutdown(ends[1], SHUT_RD);
     setsockopt(ends[1], SOL_SOCKET, SO_SNDBUF, &kSendBuffer, sizeof kSendBuffer);
     close(session, channel);

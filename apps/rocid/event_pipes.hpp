@@ -1,7 +1,7 @@
 // Event dispatchers, one per completion vector. The first dispatcher is the event thread. It takes events from the engines'
-// rings, sends those of its own vector and asynchronous events to the clients, and passes the others to their dispatchers. So
-// lcores never wait for clients. A dispatcher never blocks on a client: if a channel is full, the dispatcher keeps one record per
-// kind of event and object. The event thread sends the record later.
+// rings, sends the events of its own vector and asynchronous events to the clients, and passes all other events to their
+// dispatchers. So lcores never wait for clients. A dispatcher never blocks on a client: if a channel is full, the dispatcher
+// keeps one record per kind of event and object. The event thread sends the record later.
 #pragma once
 
 #include <array>

@@ -58,7 +58,7 @@ bool HoleFiller::watch(void* base, uint64_t length) const {
     return ioctl(fd_, UFFDIO_REGISTER, &r) == 0;
 }
 
-/// A user takes the credit from the pool and adds it to the debt, so the credit is half of the difference.
+/// Returns half of the difference between pool and debt, because filling a page reduces the pool and adds to the debt.
 int64_t HoleFiller::credit(int64_t debt) const { return std::clamp<int64_t>((renewed_pool_ - debt) / 2, 0, share_); }
 
 HoleFiller::Credit* HoleFiller::credit_of(uint32_t uid) {
@@ -73,7 +73,8 @@ void HoleFiller::release(Credit* credit) {
     if (credit != nullptr && --credit->mappings == 0) forget_idle();
 }
 
-/// A user who returns before the next renewal must find what is left of its credit. The timer runs in this case.
+/// Keeps users that have filled pages since the last renewal: a user who returns must not get a new credit. The timer runs until
+/// the renewal, which calls this function again.
 void HoleFiller::forget_idle() {
     std::erase_if(credits_, [](const auto& entry) {
         const Credit& c = entry.second;
@@ -81,7 +82,7 @@ void HoleFiller::forget_idle() {
     });
 }
 
-/// Adds the pages filled since the last renewal to the debts, and settles debts by the growth of the pool.
+/// Adds the pages filled since the last renewal to the debts, and reduces the debts by the growth of the pool.
 void HoleFiller::settle(int64_t pool) {
     int64_t filled = 0, debts = 0;
     for (auto& [uid, c] : credits_) filled += c.counted = c.filled(), debts += c.debt;
@@ -118,7 +119,7 @@ void HoleFiller::renew(uint64_t pool, uint64_t share) {
     for (auto& [uid, c] : credits_) {
         const int64_t before = c.given - c.counted;
         c.given = credit(c.debt);
-        c.left.fetch_add(c.given - before, std::memory_order_relaxed);  // pages that are filled meanwhile count next time
+        c.left.fetch_add(c.given - before, std::memory_order_relaxed);  // keeps what fill() takes meanwhile
     }
     forget_idle();
 }

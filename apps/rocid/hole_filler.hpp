@@ -1,15 +1,16 @@
-// Allocates pages that clients have removed from registered memory. The kernel charges such a page to the process that touches it
-// first: rocid. If rocid's control group has a limit, userfaultfd turns an access to a missing page into SIGBUS. The handler of
-// SIGBUS allocates pages up to a credit of the user, and up to a pool of all users together. Beyond this the handler poisons the
-// region, as after a truncation. A timer asks for the renewal of pool and credits; it starts when a page is to be filled or the
-// pool is lowered. A program that removes pages for as long as it runs therefore keeps its regions, if the removed memory really
-// becomes free.
+// A client can punch a hole into registered memory. When rocid touches the hole, the kernel allocates a page and charges it to
+// rocid, not to the client. This class limits the memory that such pages take. If rocid's control group has a limit, userfaultfd
+// turns the access into SIGBUS, and the handler of SIGBUS calls fill(). Three amounts, in bytes, decide whether fill() allocates
+// the page. Pool: what all users together may still make rocid allocate. Credit: what one user may still make rocid allocate
+// until the next renew(). Debt: what a user made rocid allocate and the growth of the pool has not yet paid back. If the credit
+// or the pool is used up, the handler poisons the region, as after a truncation. One second after fill() was called or
+// lower_pool() lowered the pool, a timer asks for renew(), which sets the pool and the credits anew.
 //
-// Filled pages are the debt of their user until the pool has grown by as much. The debt of a user never exceeds what it leaves in
-// the pool, so each user leaves half of the pool to the others (dynamic thresholds: Choudhury and Hahne, 1998). The kernel does
-// not tell whose memory became free. So growth of the pool settles the pages filled since the last renewal first, because
-// programs that remove pages again and again free the newest ones. It then makes up for what the pool lost without filled pages,
-// and settles older debts last. Otherwise a user could keep its pages and have its debt settled by the memory of others.
+// A credit is at most half of (pool - debt). So the debt of a user never exceeds what the user leaves in the pool (dynamic
+// thresholds: Choudhury and Hahne, 1998). If the pool has grown since the last renew(), the growth pays in this order: pages
+// filled since the last renew(), then bytes that the pool lost to other causes, then older debts. The newest pages come first,
+// because a program that punches holes again and again frees its newest pages. In another order, a user could keep its pages
+// while memory that other users free pays its debt.
 #pragma once
 
 #include <atomic>
@@ -24,8 +25,8 @@ public:
     struct Credit {
         std::atomic<int64_t> left{0};  ///< may still be filled until the next renewal
         int64_t given = 0;             ///< `left` after the last renewal
-        int64_t counted = 0;           ///< filled() in the present renewal
-        int64_t debt = 0;              ///< filled before the last renewal and not settled
+        int64_t counted = 0;           ///< value of filled() that the current renew() uses; filled() may grow meanwhile
+        int64_t debt = 0;              ///< filled before the last renewal and not paid back
         size_t mappings = 0;
         int64_t filled() const { return given - left.load(std::memory_order_relaxed); }
     };
@@ -45,8 +46,8 @@ public:
     Credit* credit_of(uint32_t uid);
     /// Ends the use of a credit by one mapping. Does nothing for nullptr.
     void release(Credit* credit);
-    /// Sets the pool of all users together, and the share of each user, in bytes. The credit of a user is the share, but no more
-    /// than keeps the user's debt below the pool. Forgets users without mappings and debts.
+    /// Sets the pool of all users together, in bytes. Sets the credit of each user to `share`, but at most to half of the
+    /// difference between the pool and the user's debt. Forgets users that have neither mappings nor debts.
     void renew(uint64_t pool, uint64_t share);
     static constexpr int64_t kUnlimited = INT64_MAX;  ///< a pool or share without a limit
     /// Returns the number of users that have a mapping or a debt.
@@ -56,8 +57,8 @@ public:
     /// Allocates the page at `address`; the handler of SIGBUS calls this function. Returns false if the page is not watched or is
     /// beyond the end of the file, or if the credit or the pool is used up.
     bool fill(uintptr_t address, Credit* credit);
-    /// Returns a descriptor that becomes readable a second after a page was to be filled or the pool was lowered. renew() should
-    /// follow, and makes the descriptor unreadable again.
+    /// Returns a descriptor that becomes readable a second after a page was to be filled or the pool was lowered. The caller
+    /// should then call renew(), which makes the descriptor unreadable again.
     int timer_fd() const { return timer_; }
     uint64_t filled() const { return filled_.load(std::memory_order_relaxed); }
 
@@ -72,7 +73,7 @@ private:
     std::atomic<int64_t> pool_{0};
     int64_t share_ = 0;
     int64_t renewed_pool_ = 0;                      ///< the pool of the last renew()
-    int64_t lost_ = 0;                              ///< bytes that the pool lost without filled pages
+    int64_t lost_ = 0;                              ///< bytes that the pool lost to causes other than filled pages
     std::unordered_map<uint32_t, Credit> credits_;  ///< by user; an entry stays while the handler of SIGBUS may use it
     std::atomic<uint64_t> filled_{0};
 };

@@ -246,10 +246,11 @@ void OsPlatform::watch_budget() {
     renew_hole_credit();
 }
 
-/// A user may make rocid spend an eighth of what is left per second, and no more than half of the pool altogether (HoleFiller).
-/// All users together may make rocid spend so much that a quarter of the limit remains. The reserve of MemoryBudget::allows() is
-/// smaller than a quarter, so requests still succeed when the pool is used up. A client that opens devices or regions again gets
-/// no further credit, because only time renews the credit. If rocid has no limit any more, neither has the credit.
+/// At each renewal a user gets a credit of an eighth of the memory that is left, but at most as much as HoleFiller permits. The
+/// pool is the memory that rocid may allocate until a quarter of its limit is left. The reserve of MemoryBudget::allows() is
+/// smaller than this quarter, so requests still succeed when the pool is used up. A client that opens devices or regions again
+/// gets no more credit, because only renewals raise credits. If rocid has no limit any more, pool and credits have no limit
+/// either.
 void OsPlatform::renew_hole_credit() {
     constexpr uint64_t kShare = 8, kUnlimited = HoleFiller::kUnlimited;
     budget_.refresh();

@@ -61,7 +61,8 @@ void clear_path(const DeviceSection& d) {
     spdlog::info("{}: the socket {} was deserted; removed it", d.name, d.path);
 }
 
-/// Checks that the socket's name fits into a sockaddr_un, and that rocid as server may create it in its folder.
+/// Checks that the path of the socket fits into a sockaddr_un. If rocid is the server, also checks that rocid may create files in
+/// the folder of the path.
 void check_path(const DeviceSection& d) {
     const std::string folder = std::filesystem::path(d.path).parent_path();
     if (d.path.size() >= sizeof sockaddr_un{}.sun_path)
@@ -74,7 +75,7 @@ void check_path(const DeviceSection& d) {
                         folder, std::strerror(errno)));
 }
 
-/// Checks the path of the port's socket. If rocid is the server, returns a lock of the path, and removes a deserted socket there.
+/// Checks the path of the port's socket. If rocid is the server, returns a lock of the path and removes a deserted socket.
 std::unique_ptr<SocketLock> take_path(const DeviceSection& d) {
     check_path(d);
     if (d.role != "server") return nullptr;

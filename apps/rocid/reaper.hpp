@@ -1,6 +1,6 @@
 // Releases descriptors and mappings of clients on threads that may block. close() can block as long as the owner of the file
-// likes, for example that of a TCP socket with SO_LINGER or of a file of a FUSE server. The last munmap() of shared memory frees
-// the memory, which takes time in proportion to its size.
+// likes, for example if the file is a TCP socket with SO_LINGER or belongs to a FUSE server. The last munmap() of shared memory
+// frees the memory, which takes time in proportion to its size.
 #pragma once
 
 #include <cstddef>

@@ -43,7 +43,7 @@ struct Ends {
     for (volatile uint64_t n = 0;;) n = n + 1;
 }
 
-/// 1 MiB is registered and deregistered.
+/// Registers and deregisters 1 MiB again and again.
 [[noreturn]] void registrations() {
     const Device d("roci0");
     const size_t bytes = 1 << 20;
@@ -52,14 +52,14 @@ struct Ends {
         if (ibv_mr* mr = ibv_reg_mr(d.pd, data, bytes, Buffer::kAccess); mr != nullptr) ibv_dereg_mr(mr);
 }
 
-/// Sessions are opened and closed.
+/// Opens and closes sessions.
 [[noreturn]] void sessions() {
     ibv_device** list = need(ibv_get_device_list(nullptr), "ibv_get_device_list");
     for (;;)
         if (ibv_context* context = ibv_open_device(list[0]); context != nullptr) ibv_close_device(context);
 }
 
-/// A CQ for one completion gets 256 of them. The CQ and its QPs are then in error, and are replaced.
+/// Overruns a CQ for one completion by eight QPs with 256 requests each. Then replaces the CQ and its QPs, which are in error.
 [[noreturn]] void cq_overrun() {
     constexpr uint32_t kQps = 8, kPosted = 256;
     Ends ends;
@@ -86,7 +86,7 @@ struct Ends {
     }
 }
 
-/// SENDs for which the peer never has a receive. The peer asks for a repetition after 0.01 ms, and the sender repeats for ever.
+/// Posts SENDs for which the peer never has a receive. The peer answers with RNR NAKs of 0.01 ms, so the sender repeats for ever.
 [[noreturn]] void rnr() {
     constexpr uint32_t kQps = 64, kPosted = 256;
     const Rig rig(kQps, kPosted, 4096);
@@ -94,7 +94,7 @@ struct Ends {
     for (;;) pause();
 }
 
-/// QPs are created, connected, given a request and destroyed.
+/// Creates and connects a pair of QPs, posts requests to it and destroys it, again and again.
 [[noreturn]] void qps() {
     Ends ends;
     const Ends* e = &ends;
@@ -109,7 +109,7 @@ struct Ends {
     }
 }
 
-/// Two threads call a verb that rocid answers.
+/// Two threads call ibv_query_qp, which rocid answers.
 [[noreturn]] void calls() {
     const auto ask = [] {
         const Device d("roci0");
@@ -152,7 +152,7 @@ ibv_qp* datagram_qp(const Device& d, ibv_cq* cq, uint32_t depth) {
     return qp;
 }
 
-/// Datagrams to a multicast group with 64 members, which have no receives.
+/// Sends datagrams to a multicast group with 64 members, which have posted no receives.
 [[noreturn]] void multicast() {
     constexpr uint32_t kMembers = 64, kSenders = 4, kPosted = 64;
     const Rig rig(1, 4, 4096);
@@ -214,7 +214,7 @@ void reject_all() {
     sockaddr_in to = loopback();
     for (;;) {
         rdma_cm_id* id = nullptr;
-        if (rdma_create_id(nullptr, &id, nullptr, RDMA_PS_TCP) != 0) continue;  // without a channel the calls wait
+        if (rdma_create_id(nullptr, &id, nullptr, RDMA_PS_TCP) != 0) continue;  // without a channel the calls of rdma_cm block
         ibv_qp_init_attr init{};
         init.qp_type = IBV_QPT_RC;
         init.cap = {1, 1, 1, 1, 0};

@@ -137,7 +137,7 @@ def unprivileged():
 
 
 def two_users():
-    """The rocids of two users run at the same time. None may make a folder that the other needs."""
+    """The rocids of two users run at the same time. Neither may make a folder that the other needs."""
     with contextlib.ExitStack() as stack:
         rocids = [Rocid() for _ in range(2)]
         for uid, rocid in zip((ROCID_USER, OTHER_USER), rocids):

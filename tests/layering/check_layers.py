@@ -8,7 +8,7 @@ import pathlib
 import re
 import sys
 
-# The modules of stack/. Each may include the modules in its row, itself and abi/. Read from top to bottom, this is the layer diagram.
+# The modules of stack/. Each may include the modules in its row, itself and abi/. Read from top to bottom, the rows are the layer diagram.
 STACK_ROOMS = {
     'base': set(),
     'wire': {'base'},

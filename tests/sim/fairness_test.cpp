@@ -149,7 +149,7 @@ TEST_F(Fairness, ARoundNextToAnotherUserSendsFewFrames) {
     EXPECT_GE(most_alone(), kAlone * kFrame);
 }
 
-/// Responses to READs have turns before requests. They must not take more than the share of their user.
+/// Responses to READs have turns before requests. These responses must not take more than the share of their user.
 TEST_F(Fairness, ResponsesToReadsLeaveAnothersShortMessagesTheirShare) {
     auto reads = storm(WrOpcode::rdma_read, kAttacker, 16);
     std::vector<Qp*>& mine = qps_of[{1, kVictim}];
@@ -170,7 +170,7 @@ TEST_F(Fairness, ResponsesToReadsLeaveAnothersShortMessagesTheirShare) {
     EXPECT_GT(victim, attacker * 2 / 3);
 }
 
-/// Delivery of the copies takes more time than sending, so the sender pays for the members.
+/// Delivering the copies of a multicast packet takes more time than sending it, so the sender's share must pay for the copies.
 TEST_F(Fairness, TheSenderOfAMulticastPacketPaysForItsCopies) {
     constexpr uint32_t kMembers = 64, kQkey = 77;
     Gid group;

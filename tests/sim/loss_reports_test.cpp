@@ -104,7 +104,8 @@ TEST_F(Reports, ARepeatedPacketIsLostAgainIfMoreThanAFewLaterOnesHaveArrived) {
     EXPECT_TRUE(requests(puppet.listen(10'000)).empty()) << "it is under way again";
 }
 
-// Nothing arrives behind the gap, so no report comes. The repairs must grow as without reports.
+// All packets of a burst are lost, so the peer reports nothing. The number of packets that the requester repeats per round must
+// grow as without reports.
 TEST_F(Reports, ManyPacketsLostAtTheEndOfABurstAreRepairedInFewRounds) {
     join();
     lose_one(40);
@@ -125,7 +126,7 @@ TEST_F(Reports, ManyPacketsLostAtTheEndOfABurstAreRepairedInFewRounds) {
     EXPECT_GE(largest, 16u);
 }
 
-// Reports that contradict each other come from a hostile peer.
+// A hostile peer sends reports that contradict each other. The requester must repeat a packet at most once per round trip.
 TEST_F(Reports, ContradictingReportsRepeatAPacketOncePerRoundTrip) {
     join();
     lose_one(40);
@@ -186,7 +187,7 @@ TEST_F(Reports, WithoutLossThereIsNoInquiry) {
     EXPECT_TRUE(puppet.listen(1'000'000).empty());
 }
 
-// The timeout of the program remains the limit, whatever a peer reports.
+// A peer sends reports, but no ACK. The QP must fail after the program's ACK timeout and retries.
 TEST_F(Reports, AReportDoesNotRestartTheAckTimeout) {
     path.timeout = 10;
     path.retry_cnt = 1;
@@ -242,7 +243,7 @@ TEST_F(Reports, AReportThatContradictsWhatWasSentEndsTheirUse) {
     }
 }
 
-// Anybody who knows the addresses may send such packets.
+// Anybody who knows the addresses may send malformed reports.
 TEST_F(Reports, AMalformedReportIsCountedAndChangesNothing) {
     join();
     lose_one(40);

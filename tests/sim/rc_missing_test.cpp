@@ -64,8 +64,8 @@ TEST_F(MissingTest, ANakThatIsKeptIsCountedOnce) {
     EXPECT_EQ(a.wait(3).size(), 3u);
 }
 
-// The requester waits after an RNR NAK, and a second RNR NAK arrives meanwhile. All that was sent is sent again after the wait.
-// So kept responses must show no further loss and take no retry.
+// The requester waits after an RNR NAK, and a second RNR NAK arrives meanwhile. All requests are sent again after the wait.
+// Therefore kept responses must neither show another loss nor take a retry.
 TEST_F(MissingTest, ASecondRollBackKnowsWhatIsStillToBeSentAgain) {
     path.retry_cnt = 1;
     path.timeout = 0;
@@ -121,7 +121,8 @@ TEST_F(MissingTest, AnAckDoesNotExamineAllKeptResponsesAgain) {
     EXPECT_LT(state_of().reorder->missing.examined - before, 100 * 8u);
 }
 
-// Many WRITEs between two READs use PSNs that no response has. The search for missing responses must not examine them repeatedly.
+// Many WRITEs between two READs use PSNs that no response has. The search for missing responses must not examine these PSNs
+// repeatedly.
 TEST_F(MissingTest, RequestsWithoutResponseAreExaminedOnce) {
     path.timeout = 0;
     join();

@@ -334,7 +334,7 @@ TEST_F(ReadTest, OutstandingReadsAreBounded) {
 }
 
 // The longest READ at the smallest MTU takes 2^23 PSNs, which is the limit of outstanding PSNs (IBA 9.7.2). With one more
-// outstanding, the peer would take a repeated oldest packet for a new one.
+// outstanding PSN, the peer would take a repeated oldest packet for a new one.
 TEST_F(ReadTest, TheLongestReadWaitsUntilNothingElseIsOutstanding) {
     constexpr uint32_t kBytes = 1u << 31, kSmallMtu = 256;
     path.mtu = IBV_MTU_256;

@@ -130,8 +130,8 @@ TEST_F(Responder, AtomicsExecuteOnceAndReplayTheirAnswer) {
     EXPECT_EQ(word, 7u) << "the second compare failed";
 }
 
-// After 2^24 PSNs the responder may still keep the result of an older atomic with the same PSN. The test sets the PSN back
-// instead.
+// After 2^24 PSNs the responder may still keep the result of an older atomic with the same PSN. Instead of sending
+// 2^24 packets, the test sets the PSN back.
 TEST_F(Responder, ARepeatedAtomicGetsItsOwnResultAfterThePsnsHaveWrappedAround) {
     join();
     uint64_t word = 40;

@@ -54,7 +54,7 @@ set -e
 ip netns add a; ip netns add b
 for n in a b; do ip -n $n link set lo up; done
 # Four veth pairs. Soft-RoCE uses v. Both ends of v are in the initial namespace, because Soft-RoCE's UDP socket and routes exist only there. The
-# others connect namespaces a and b: af_packet and TCP use w, af_xdp uses x, and perftest's own TCP uses s.
+# other pairs connect namespaces a and b: af_packet and TCP use w, af_xdp uses x, and perftest's own TCP uses s.
 ip link add va type veth peer name vb
 ip link add wa netns a type veth peer name wb netns b
 ip link add xa netns a type veth peer name xb netns b

@@ -34,7 +34,7 @@ SKIPS = [
     (r'test_qpex\.QpExTestCase\.test_qp_ex_raw.*', *RAW),
     (r'test_mr\.DmaBuf.*', *DMABUF),
 ]
-# The minimum number of passed tests, so that a suite that shrinks or skips tests is not taken for a success.
+# `least`: the minimum number of passed tests, so that a suite that shrinks or skips tests is not taken for a success.
 MODES = {
     'one': {'modules': MODULES, 'least': 139},
     # Without test_shared_pd, because two of its three ends would use the same device.

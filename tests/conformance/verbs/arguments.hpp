@@ -1,7 +1,6 @@
 // Rows that call a verb with one wrong argument. Each row has the expected error, and the call must change nothing. The rows are
 // in arguments_*.cpp; arguments_test.cpp runs them. The expected values are those of rdma-core's manual pages and of the kernel's
-// uverbs. If Soft-RoCE differs, the row has the value of
-// Soft-RoCE and the reason.
+// uverbs. If Soft-RoCE differs, the row has the value of Soft-RoCE and the reason.
 #pragma once
 
 #include <span>

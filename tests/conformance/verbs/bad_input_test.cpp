@@ -1,5 +1,5 @@
-// Bad input per verb: a wrong object, protection domain, state, length or key, or too many elements. It must not affect existing
-// objects.
+// Bad input per verb: a wrong object, protection domain, state, length or key, or too many elements. Bad input must not affect
+// existing objects.
 #include <functional>
 
 #include "fixture.hpp"

@@ -84,7 +84,7 @@ def programs():
     for what, options in perftest.items():
         yield from both_ways(f'ib_{what}', f'ib_{what} -d {{dev}} -x {{gid}} -p {{port}} -F -m 1024 {options}', quick=what == 'write_bw')
     yield from other_nets()
-    # Together the QPs send more than an emulated processor can receive. They must adapt to its rate (stack/qp/retry.cpp).
+    # Together the QPs send more than an emulated processor can receive. The QPs must adapt to the processor's rate (stack/qp/retry.cpp).
     yield from both_ways('ib_send_bw, 16 QPs', 'ib_send_bw -d {dev} -x {gid} -p {port} -F -m 1024 -s 4096 -n 100 -q 16', quick=False)
     yield from both_ways('ib_write_bw, 16 QPs, MTU 4096', 'ib_write_bw -d {dev} -x {gid} -p {port} -F -m 4096 -s 65536 -n 20 -q 16', quick=False)
     for kind in ('UC', 'UD'):

@@ -32,7 +32,7 @@ struct Mr {
 struct MrOptions {
     uint32_t access = 0xf;  ///< local write, remote write, read, atomic
     uint32_t segments = 1;  ///< number of segments
-    bool slow = false;      ///< true: rocid accesses the memory only by address
+    bool slow = false;      ///< rocid does not map the memory, but copies by address (slow memory)
     bool writable = true;
 };
 
@@ -163,7 +163,7 @@ public:
     bool post_send(Qp& qp, const SendWr& wr);
     bool post_recv(Qp& qp, uint64_t id, const std::vector<Sge>& sges);
     bool post_srq_recv(Srq& srq, uint64_t id, const std::vector<Sge>& sges);
-    /// Returns the errno of the post. Fills in the handle of an add.
+    /// Returns the errno of the post. If `op` adds a tagged buffer, sets op.handle.
     int post_tag(Srq& srq, abi::TagOp& op);
     std::optional<abi::Cqe> poll(Cq& cq);
     void ring(uint32_t engine, uint32_t slot);

@@ -350,7 +350,7 @@ private:
         if (seen[0] >= shared_.attempts.size()) broken("a request with unknown private data");
         Attempt& a = shared_.attempts[seen[0]];
         if (seen[1] != a.messages || seen[2] != a.length) broken("attempt %u: the private data of the REQ is wrong", a.number);
-        // After a REJ, a delayed copy of the REQ counts as a new request.
+        // After a REJ, rocid treats a delayed copy of the REQ as a new request.
         if (++a.requests != 1 && !a.disturbed) broken("attempt %u was delivered %u times", a.number, a.requests);
         std::copy(std::begin(e.qp), std::end(e.qp), add_link(e.id, a, Step::requested).attributes);
     }

@@ -1,6 +1,6 @@
 // Load of endings. At random moments programs reset, break and destroy their QPs, deregister memory in use, and are killed. Then
-// they connect again. A posted request completes at most once and in order. If the program moved the QP to ERR, every posted
-// request completes. A message that arrives has the right bytes.
+// the programs connect again. A posted request completes at most once and in order. If the program moved the QP to ERR, every
+// posted request completes. A message that arrives has the right bytes.
 #include <infiniband/verbs.h>
 
 #include <array>

@@ -48,7 +48,7 @@ void choose_engine(Rng& rng, WorldOptions& w) {
 
 void choose_faults(Rng& rng, Faults& f) {
     if (!rng.chance(0.8)) return;
-    // In 30 % of these worlds all kinds of faults are on. In the others each kind is on with a probability of 30 %.
+    // In 30 % of these worlds all kinds of faults are on. In the other worlds each kind is on with a probability of 30 %.
     const bool all = rng.chance(0.3);
     auto maybe = [&](double most) { return all || rng.chance(0.3) ? most * double(rng.below(1000)) / 1000 : 0; };
     f.drop = maybe(0.06);

@@ -152,7 +152,7 @@ private:
     uint64_t completed_ = 0, arrived_ = 0;
     Nanos now_ = 0, last_post_ = 0;
     std::deque<Message> flying_;  ///< messages that may still arrive, in the order of posting
-    std::deque<Message> lost_;    ///< messages that arrived or were lost; they may still arrive late or twice
+    std::deque<Message> lost_;    ///< messages that arrived or count as lost; each may still arrive late or again
 };
 
 class Uc final : public Load {

@@ -207,7 +207,8 @@ TEST_F(Delay, LossesCountWhereTheTargetIsNeverReached) {
     EXPECT_GE(window(c, l), before) << "without a queue a loss takes nothing";
 }
 
-/// A queue that has held more without a loss does not overflow, so a loss at a shorter queue must count as chance.
+/// A queue that has held more without a loss does not overflow, so a loss at a shorter queue must not reduce the window.
+/// One later loss at a long queue must not reduce the window either.
 TEST_F(Delay, ALossAtAShorterQueueThanBeforeIsChanceAndExcusesAnother) {
     rounds(4, kEmpty);
     round(25'000);
@@ -223,7 +224,7 @@ TEST_F(Delay, ALossAtAShorterQueueThanBeforeIsChanceAndExcusesAnother) {
     EXPECT_LT(c.window, full) << "too many for chance";
 }
 
-/// Losses at a shorter queue must count in the end, because the buffer may have become smaller.
+/// After many losses at a shorter queue, losses must reduce the window again, because the buffer may have become smaller.
 TEST_F(Delay, ALongQueueIsForgotten) {
     rounds(4, kEmpty);
     round(110'000);

@@ -35,7 +35,7 @@ public:
     /// The record of the device, and the owner word. Valid after make_device_page().
     abi::DeviceRecord& device_record() { return *reinterpret_cast<abi::DeviceRecord*>(device_page_ + kRecordAt); }
     uint32_t& page_owner() { return *reinterpret_cast<uint32_t*>(device_page_ + kOwnerAt); }
-    /// Makes requests of this op fail with this errno and a reason. Errno 0 ends this.
+    /// Makes requests of this op fail with this errno and a reason. With errno 0 the requests succeed again.
     void refuse(abi::Op op, int error);
 
     // ---- what rocid sees ------------------------------------------------------------------------------------------------

@@ -1,5 +1,5 @@
 // The locks of queues. A lock must exclude other threads, unless the program has declared that it uses the object from one thread
-// at a time (thread domains, IBV_CREATE_CQ_ATTR_SINGLE_THREADED). Then the lock must be disabled.
+// at a time (thread domains, IBV_CREATE_CQ_ATTR_SINGLE_THREADED). The lock of such an object must be disabled.
 #include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>

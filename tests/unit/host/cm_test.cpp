@@ -310,7 +310,7 @@ TEST_F(CmGroups, LeavingAGroupKeepsTheNumberOfWaitingEvents) {
 }
 
 // Events of destroyed ids must not be delivered, not even to a new id with the same handle. If few events of the queue are of
-// destroyed ids, rocid skips them. If most are, rocid removes them.
+// destroyed ids, rocid skips these events. If most are of destroyed ids, rocid removes these events.
 TEST_F(CmTest, EventsEndWithTheirId) {
     constexpr uint32_t kIds = 200;
     for (const uint32_t ending : {90u, 150u}) {
@@ -377,8 +377,8 @@ TEST_F(CmTest, WaitingEventsOfASessionAreLimited) {
     EXPECT_EQ(write(make_id(session, channel)), 0);
 }
 
-/// Requests with arbitrary bodies are executed or refused with a reason (send_once() checks the replies). They close no session.
-/// The sessions leave nothing behind, and other sessions connect as before.
+/// Requests with arbitrary bodies are executed or refused with a reason (send_once() checks the replies). No request closes a
+/// session. The sessions leave nothing behind, and other sessions connect as before.
 TEST_F(CmTest, AnyBytesAreHarmless) {
     connected(7174);
     std::mt19937 rng(7);

@@ -291,7 +291,7 @@ protected:
         return l;
     }
     ManyUsers() : ConductorTest(limits()) {}
-    /// Every user has a session, and one that is refused.
+    /// Each user in turn opens a session, is refused a second session, and closes the first.
     void come_and_go(Nanos pause) {
         Nanos now = 10 * kSecond;
         for (uint32_t uid = kFirst; uid < kFirst + kUsers; ++uid, now += pause) {

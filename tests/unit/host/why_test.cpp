@@ -183,7 +183,7 @@ TEST_F(WhyTest, TellsTheLastStateOfADestroyedQpWithoutAJournal) {
     }
 }
 
-// Each session that has opened an XRC target has a handle of it, and may have several.
+// Each session that has opened an XRC target has at least one handle of the target.
 TEST_F(WhyTest, CountsAReceiverOnceForAllItsHandles) {
     const uint32_t domain = handle_of(call(Op::open_xrcd, abi::OpenXrcdRequest{O_CREAT, 1}, {1001}));
     abi::CreateQpRequest target = qp_request(abi::kNoHandle, abi::kNoHandle, IBV_QPT_XRC_RECV);

@@ -103,7 +103,7 @@ TEST(WindowRace, ABindThatHasToWaitHasClosedTheWindow) {
     EXPECT_EQ(check(race.table, b.fresh, kPd, 99, kIova, 8, kRemoteWrite, found), Fault::ok);
 }
 
-// Deregistering sets `binding` before it checks the references. A bind that starts in between is refused.
+// Deregistering sets `binding` before it checks the references. A bind that starts between these steps is refused.
 TEST(WindowRace, ABindThatIsRefusedLeavesTheWindowAsItWas) {
     Race race;
     race.bind(0);

@@ -141,8 +141,8 @@ bool sums_up(const uint8_t* p, uint32_t length) {
     return sum == 0xffff;
 }
 
-/// Damaged and truncated frames are refused, or they are valid messages whose answers are valid frames to one host. Whole frames
-/// between them are understood as ever. Each frame is an allocation of its own, so that the address sanitizer finds reads beyond
+/// A damaged or truncated frame must be refused, or be a valid message whose answer is a valid frame to one host. An unchanged
+/// frame must be parsed as its own kind. Each frame is a separate allocation, so that the address sanitizer finds reads beyond
 /// its end.
 TEST(NeighbourFrames, NoiseIsHarmless) {
     std::mt19937 random(7);

@@ -45,7 +45,7 @@ TEST_F(Dpdk, SaysWhichMemoryItUses) {
     EXPECT_NE(eal->memory_mode().find("ordinary pages"), std::string::npos);
 }
 
-// A folder that rocids share would belong to the user of the first one.
+// If rocids shared a folder, it would belong to the user of the first rocid.
 TEST_F(Dpdk, LeavesNoRuntimeFolderBehind) {
     const std::filesystem::path folder = rte_eal_get_runtime_dir();
     ASSERT_FALSE(folder.empty());

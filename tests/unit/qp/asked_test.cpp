@@ -120,7 +120,8 @@ TEST_F(RepeatedTest, LaterRepeatsCountLikeNewPackets) {
     EXPECT_FALSE(asked.covers(Psn(18)));
 }
 
-// One report tells of two later repeats, the next one of two others. Together they are more than `places`.
+// Successive reports show that four later repeats have arrived. A repeat counts as lost when more than `places` later repeats
+// have arrived, whichever report shows them.
 TEST_F(RepeatedTest, LaterRepeatsOfEarlierReportsCountToo) {
     for (uint32_t i = 0; i < 5; ++i) asked.add_next(Psn(10 + 2 * i), Psn(100), i);
     arrived = {16, 18};

@@ -6,8 +6,8 @@
 namespace roci::qp {
 namespace {
 
-// A program that gets an event and then polls must find the earlier completions. They must be written before the event, because
-// the event thread does not wait for the end of the engine's round.
+// A program that gets an event and then polls must find the earlier completions. Completions must be written before the event,
+// because the event thread does not wait for the end of the engine's round.
 TEST(Events, FollowWhatWasCompletedBefore) {
     rings::CqPair cq(1, 8);
     io::EventRing events(8);

@@ -33,7 +33,7 @@ TEST(SendTimes, PsnsMayWrap) {
     EXPECT_EQ(times.take(Psn(1), kStart + 10'000), 9'000u);
 }
 
-/// The packets of a window may be many more than the entries. Some of them must be measured all the same.
+/// A window may have many more packets than the list has entries. Nevertheless some of these packets must be measured.
 TEST(SendTimes, AFullListKeepsOldAndNewEntries) {
     SendTimes times;
     for (uint32_t i = 0; i < 256; ++i) times.add(Psn(i), kStart + i * 100);

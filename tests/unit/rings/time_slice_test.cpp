@@ -1,4 +1,4 @@
-// The request for short time slices. A thread of its own makes it, because the slice stays with the thread.
+// The request for short time slices. Each test makes the request in a new thread, because the thread keeps the slice.
 #include "abi/time_slice.hpp"
 
 #include <gtest/gtest.h>

@@ -173,7 +173,7 @@ TEST(CrcKernel, ReadsNothingBeyondTheMessage) {
     munmap(all, 3 * page);
 }
 
-/// The same check on the heap, where the address sanitizer watches each byte.
+/// Checks messages on the heap, where the address sanitizer watches each byte.
 TEST(CrcKernel, ReadsNothingBeyondAnAllocation) {
     for (size_t n = 0; n <= 640; ++n) {
         const auto exact = std::make_unique<uint8_t[]>(n);

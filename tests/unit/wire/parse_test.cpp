@@ -198,7 +198,7 @@ TEST_P(Parse, WrongIcrcIsRefusedUnlessNotAskedFor) {
     EXPECT_EQ(parse(f.data(), uint32_t(f.size()), p, false), Verdict::ok);
 }
 
-/// A single flipped bit is refused anywhere, except in bytes that the ICRC does not cover and parse() does not use.
+/// parse() refuses a frame with one flipped bit, unless the bit is in a byte that neither the ICRC covers nor parse() checks.
 TEST_P(Parse, EveryCoveredBitIsGuarded) {
     const Frame original = good(kWriteOnly, 61);
     const auto in = [](uint32_t v, uint32_t first, uint32_t count) { return v - first < count; };
