@@ -1,4 +1,4 @@
-# Sanitizer builds. ASan and UBSan: unit tests, simulator and fuzzers. UBSan alone: memory registration. TSan: rings, memory windows and the client library.
+# Sanitizer builds. ASan and UBSan: unit tests, simulator and fuzzers. UBSan alone: memory registration. TSan: rings, lcores, memory windows and the client library.
 
 # build_and_test FOLDER SANITIZERS TESTS-BELOW…: builds the tests below the folders TESTS-BELOW with SANITIZERS in the build folder FOLDER, and runs them.
 build_and_test() {
@@ -40,6 +40,6 @@ sanitizer_steps() {
     step "ASan + UBSan: unit, simulator, fuzzers" \
         build_and_test "$BUILD-asan" address,undefined tests/unit tests/sim tests/fuzz -tests/unit/client/memory -tests/unit/client/symbols.sh -tests/unit/client/releases.py
     step "UBSan: memory adoption" build_and_test "$BUILD-ubsan" undefined tests/unit/client/memory
-    step "TSan: rings, doorbells, commands, epochs, memory windows" build_and_test "$BUILD-tsan" thread tests/unit/rings tests/unit/mem
+    step "TSan: rings, doorbells, commands, epochs, lcores, memory windows" build_and_test "$BUILD-tsan" thread tests/unit/rings tests/unit/pmd/unit_pmd_lcore tests/unit/mem
     step "TSan: the client library under threads" threads_under_tsan
 }

@@ -11,6 +11,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <optional>
 
 namespace roci::pmd {
 namespace {
@@ -33,6 +35,33 @@ int run_body(void* body) {
     (*static_cast<std::function<void()>*>(body))();
     return 0;
 }
+
+/// A temporary folder for the start of EAL. EAL creates a folder `dpdk`, and below it a folder per process, even if it stores no
+/// files there. `dpdk` would belong to the first user who creates it, and in /tmp no other user could create a folder below it.
+class RuntimeFolder {
+public:
+    RuntimeFolder() {
+        if (mkdtemp(path_.data()) == nullptr) return;  // EAL then uses its default
+        made_ = true;
+        if (const char* value = std::getenv(kVariable)) before_ = value;
+        setenv(kVariable, path_.c_str(), 1);
+    }
+    ~RuntimeFolder() {
+        rmdir(rte_eal_get_runtime_dir());
+        if (!made_) return;
+        rmdir((path_ + "/dpdk").c_str());
+        rmdir(path_.c_str());
+        before_ ? setenv(kVariable, before_->c_str(), 1) : unsetenv(kVariable);
+    }
+    RuntimeFolder(const RuntimeFolder&) = delete;
+    RuntimeFolder& operator=(const RuntimeFolder&) = delete;
+
+private:
+    static constexpr const char* kVariable = "RUNTIME_DIRECTORY";  // EAL reads it before XDG_RUNTIME_DIR
+    std::string path_ = "/tmp/rocid-eal-XXXXXX";
+    std::optional<std::string> before_;
+    bool made_ = false;
+};
 
 struct MemoryChoice {
     bool huge;
@@ -121,12 +150,11 @@ Eal::Eal(const EalOptions& o) {
     argv.reserve(text.size());
     for (std::string& t : text) argv.push_back(t.data());
     if (!o.verbose) rte_log_set_global_level(RTE_LOG_ERR);
+    const RuntimeFolder folder;
     if (rte_eal_init(int(argv.size()), argv.data()) < 0)
         throw StartError(std::string("DPDK does not start: ") + rte_strerror(rte_errno) +
                          "; run with --log-level debug to see why, or set memory.hugepages = \"never\"");
     if (!o.verbose) rte_log_set_level_pattern("*", RTE_LOG_ERR);
-    // EAL creates this folder even if it stores no files there, and does not remove it.
-    rmdir(rte_eal_get_runtime_dir());
     huge_ = memory.huge;
     memory_mode_ = memory.text;
     bodies_.resize(o.engines);

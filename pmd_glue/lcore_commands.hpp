@@ -6,6 +6,7 @@
 #include "abi/cpu_pace.hpp"
 #include "base/epoch.hpp"
 #include "engine/command_ring.hpp"
+#include "engine_loan.hpp"
 #include "wake_flag.hpp"
 
 namespace roci::pmd {
@@ -20,6 +21,7 @@ inline void cpu_relax() {
 struct LcoreCommands {
     engine::CommandRing ring;
     EpochReader reader;
+    EngineLoan loan;
     WakeFlag wake;
 
     /// Passes a command to the lcore. Returns false if the ring is full.

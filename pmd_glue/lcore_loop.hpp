@@ -80,6 +80,18 @@ public:
     Sleeper& sleeper() { return lcore_.wake.sleeper; }
     /// The interface by which the conductor controls this lcore.
     LcoreCommands& commands() { return lcore_; }
+    /// Called by the conductor's thread. Executes a command that leaves the engine nothing to do, if the lcore sleeps and all
+    /// earlier commands are done. Does not wake the lcore. Returns false if the command was not executed.
+    bool execute_asleep(const engine::Command& command) {
+        if (!lcore_.loan.borrow()) return false;
+        const bool next = !lcore_.ring.waiting() && engine_.is_quiet(command);
+        if (next) {
+            engine_.execute(command, clock_.now(), true);
+            LoopCounters::add(counters_.commands, 1);
+        }
+        lcore_.loan.give_back();
+        return next;
+    }
     /// The pace, which tests may change before run().
     abi::CpuPace& pace() { return pace_; }
     const LoopCounters& counters() const { return counters_; }
@@ -126,7 +138,7 @@ private:
         return worked;
     }
     bool run_commands(Nanos now, uint32_t most) {
-        const uint32_t n = lcore_.ring.execute(most, [&](const engine::Command& c) { engine_.execute(c, now); });
+        const uint32_t n = lcore_.ring.execute(most, [&](const engine::Command& c) { engine_.execute(c, now, false); });
         if (n != 0) LoopCounters::add(counters_.commands, n);
         return n != 0;
     }
@@ -191,7 +203,9 @@ private:
     bool sleep_at_rest(Nanos time) {
         if (engine_.keeps_cqs()) return lcore_.wake.sleeper.sleep(time);
         lcore_.reader.rest();
+        lcore_.loan.offer();
         const bool woken = lcore_.wake.sleeper.sleep(time);
+        lcore_.loan.take_back();
         lcore_.reader.rouse();
         return woken;
     }

@@ -43,7 +43,7 @@ public:
     /// Returns 0 or an errno of setsockopt(), such as ENOBUFS if net.ipv4.igmp_max_memberships groups are joined.
     int follow_group(const Gid& group, bool joined) const;
     int interface_index() const { return interface_index_; }
-    /// Returns the size of a socket buffer that the kernel granted, in bytes, with the kernel's overhead (twice the set value).
+    /// Returns the size of a socket buffer that the kernel granted, in bytes. At most UdpSetup::buffer_bytes.
     uint32_t receive_buffer() const { return receive_buffer_; }
     uint32_t send_buffer() const { return send_buffer_; }
 

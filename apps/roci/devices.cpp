@@ -26,7 +26,7 @@ bool query_device(const std::string& socket_path, const abi::DeviceEntry& entry,
     abi::OpenDeviceReply opened{};
     abi::QueryGidTableReply table{};
     const bool ok =
-        take(client->request(abi::Op::open_device, abi::OpenDeviceRequest{.device = entry.index, .reserved = 0}), opened) &&
+        take(client->request(abi::Op::open_device, abi::OpenDeviceRequest{.device = entry.index, .flags = 0}), opened) &&
         take(client->request(abi::Op::query_device), out.attr) &&
         take(client->request(abi::Op::query_port, abi::HandleRequest{.handle = 1, .reserved = 0}), out.port) &&
         take(client->request(abi::Op::query_gid_table), table);

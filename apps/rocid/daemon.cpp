@@ -193,6 +193,8 @@ Daemon::Daemon(const Config& config, const RunOptions& options, int signals)
     slow_threads_ = std::make_unique<SlowThreads>(engines_->wake_flags());
     platform_->set_slow_threads(slow_threads_.get());
     platform_->set_counter_page(counters_->fd());
+    device_page_ = std::make_unique<DevicePage>(uint32_t(config_.devices.size()));
+    platform_->set_device_page(device_page_.get());
     platform_->set_status([this] { return status_json(); });
     gsi_wake_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (gsi_wake_ < 0) throw pmd::StartError("no descriptor for management datagrams");
@@ -237,6 +239,7 @@ std::string Daemon::metrics() {
 Daemon::~Daemon() {
     if (status_request_ != nullptr) status_request_->close();
     metrics_.reset();
+    if (device_page_ != nullptr) device_page_->end();
     socket_.reset();        // ends the sessions, with the engines still running
     slow_threads_.reset();  // waits up to a second for submitted requests, because they use memory of the conductor
     conductor_.reset();

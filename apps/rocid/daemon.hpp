@@ -64,6 +64,7 @@ private:
     std::unique_ptr<pmd::Eal> eal_;
     std::unique_ptr<EnginePageMemory> page_;
     std::unique_ptr<CounterPage> counters_;
+    std::unique_ptr<DevicePage> device_page_;
     std::unique_ptr<EventPipes> events_;
     pmd::HugeChunks chunks_;
     std::unique_ptr<qp::Shared> shared_;

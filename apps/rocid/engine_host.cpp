@@ -213,6 +213,7 @@ void EngineHost::stop() {
 engine::Ticket EngineHost::submit(uint32_t engine, const engine::Command& command) {
     const Worker& w = *workers_[engine];
     engine::Ticket ticket = 0;
+    if (w.loop->execute_asleep(command)) return ticket;  // 0: done
     if (w.loop->commands().try_submit(command, ticket)) return ticket;
     w.engine->count_waited_command();
     return w.loop->commands().submit(command);

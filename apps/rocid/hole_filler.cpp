@@ -7,6 +7,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #ifndef UFFD_USER_MODE_ONLY
@@ -57,19 +58,69 @@ bool HoleFiller::watch(void* base, uint64_t length) const {
     return ioctl(fd_, UFFDIO_REGISTER, &r) == 0;
 }
 
+/// A user takes the credit from the pool and adds it to the debt, so the credit is half of the difference.
+int64_t HoleFiller::credit(int64_t debt) const { return std::clamp<int64_t>((renewed_pool_ - debt) / 2, 0, share_); }
+
 HoleFiller::Credit* HoleFiller::credit_of(uint32_t uid) {
     const auto [it, fresh] = credits_.try_emplace(uid);
-    if (fresh) it->second.left.store(share_, std::memory_order_relaxed);
-    return &it->second;
+    Credit& c = it->second;
+    ++c.mappings;
+    if (fresh) c.left.store(c.given = credit(0), std::memory_order_relaxed);
+    return &c;
+}
+
+void HoleFiller::release(Credit* credit) {
+    if (credit != nullptr && --credit->mappings == 0) forget_idle();
+}
+
+/// A user who returns before the next renewal must find what is left of its credit. The timer runs in this case.
+void HoleFiller::forget_idle() {
+    std::erase_if(credits_, [](const auto& entry) {
+        const Credit& c = entry.second;
+        return c.mappings == 0 && c.debt == 0 && c.filled() == 0;
+    });
+}
+
+/// Adds the pages filled since the last renewal to the debts, and settles debts by the growth of the pool.
+void HoleFiller::settle(int64_t pool) {
+    int64_t filled = 0, debts = 0;
+    for (auto& [uid, c] : credits_) filled += c.counted = c.filled(), debts += c.debt;
+    int64_t grown = pool - (renewed_pool_ - filled);
+    lost_ -= std::min<int64_t>(grown, 0);
+    const auto settled = [&grown](int64_t bytes) {
+        const int64_t part = std::clamp<int64_t>(grown, 0, bytes);
+        grown -= part;
+        return part;
+    };
+    const int64_t new_settled = settled(filled);
+    lost_ -= settled(lost_);
+    const int64_t old_settled = settled(debts);
+    const auto rest = [](int64_t bytes, int64_t part, int64_t all) {
+        return all == 0 ? 0 : bytes - int64_t(double(bytes) * (double(part) / double(all)));
+    };
+    for (auto& [uid, c] : credits_) c.debt = rest(c.debt, old_settled, debts) + rest(c.counted, new_settled, filled);
+}
+
+void HoleFiller::forgive() {
+    lost_ = 0;
+    for (auto& [uid, c] : credits_) c.debt = 0;
 }
 
 void HoleFiller::renew(uint64_t pool, uint64_t share) {
     uint64_t expirations = 0;
     [[maybe_unused]] const ssize_t n = read(timer_, &expirations, sizeof expirations);  // EAGAIN: the timer has not expired
     timer_runs_.store(false);
+    settle(int64_t(pool));
+    if (pool == kUnlimited || renewed_pool_ == kUnlimited) forgive();
     share_ = int64_t(share);
-    pool_.store(int64_t(pool), std::memory_order_relaxed);
-    for (auto& [uid, credit] : credits_) credit.left.store(share_, std::memory_order_relaxed);
+    renewed_pool_ = int64_t(pool);
+    pool_.store(renewed_pool_, std::memory_order_relaxed);
+    for (auto& [uid, c] : credits_) {
+        const int64_t before = c.given - c.counted;
+        c.given = credit(c.debt);
+        c.left.fetch_add(c.given - before, std::memory_order_relaxed);  // pages that are filled meanwhile count next time
+    }
+    forget_idle();
 }
 
 void HoleFiller::lower_pool(uint64_t bytes) {

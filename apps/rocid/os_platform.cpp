@@ -246,12 +246,12 @@ void OsPlatform::watch_budget() {
     renew_hole_credit();
 }
 
-/// A user may make rocid spend an eighth of what is left, and all users together so much that a quarter of the limit remains. The
-/// reserve of MemoryBudget::allows() is smaller than a quarter, so requests still succeed when the pool is used up. A client that
-/// opens devices or regions again gets no further credit, because only time renews the credit. If rocid has no limit any more,
-/// neither has the credit.
+/// A user may make rocid spend an eighth of what is left per second, and no more than half of the pool altogether (HoleFiller).
+/// All users together may make rocid spend so much that a quarter of the limit remains. The reserve of MemoryBudget::allows() is
+/// smaller than a quarter, so requests still succeed when the pool is used up. A client that opens devices or regions again gets
+/// no further credit, because only time renews the credit. If rocid has no limit any more, neither has the credit.
 void OsPlatform::renew_hole_credit() {
-    constexpr uint64_t kShare = 8, kUnlimited = INT64_MAX;
+    constexpr uint64_t kShare = 8, kUnlimited = HoleFiller::kUnlimited;
     budget_.refresh();
     holes_.renew(budget_.available_above_quarter().value_or(kUnlimited), budget_.available().value_or(kUnlimited) / kShare);
 }
@@ -282,7 +282,7 @@ bool OsPlatform::identify_file(int fd, host::FileIdentity& out) {
 void OsPlatform::free_memory(const host::SharedMemory& m) {
     const auto it = made_.find(m.base);
     if (it != made_.end()) {
-        SigbusGuard::instance().remove(*it->second);
+        holes_.release(SigbusGuard::instance().remove(*it->second));
         made_.erase(it);
     }
     reaper_.unmap(current_.uid, m.base, m.length);
@@ -310,7 +310,9 @@ std::unique_ptr<mem::MappedRegion> OsPlatform::map_shared(int fd, uint64_t lengt
     region->base = static_cast<std::byte*>(p);
     region->length = length;
     region->writable = writable;
-    if (!SigbusGuard::instance().add(*region, mapped, fills_holes_ ? holes_.credit_of(current_.uid) : nullptr)) {
+    HoleFiller::Credit* credit = fills_holes_ ? holes_.credit_of(current_.uid) : nullptr;
+    if (!SigbusGuard::instance().add(*region, mapped, credit)) {
+        holes_.release(credit);
         munmap(p, mapped);
         why = "too many mapped regions";
         return nullptr;
@@ -319,7 +321,7 @@ std::unique_ptr<mem::MappedRegion> OsPlatform::map_shared(int fd, uint64_t lengt
     // pages are not watched: they have a separate limit.
     const bool watches = fills_holes_ && holes_.is_open() && is_tmpfs(fd);
     if (watches && !holes_.watch(region->base, mapped)) {
-        SigbusGuard::instance().remove(*region);
+        holes_.release(SigbusGuard::instance().remove(*region));
         munmap(p, mapped);
         why = "rocid has a memory limit and cannot watch a file that is read-only or sealed against writing";
         return nullptr;
@@ -332,7 +334,7 @@ std::unique_ptr<mem::MappedRegion> OsPlatform::map_shared(int fd, uint64_t lengt
 void OsPlatform::unmap_region(mem::MappedRegion& r) {
     const auto it = mapped_lengths_.find(r.base);
     if (it == mapped_lengths_.end()) return;
-    SigbusGuard::instance().remove(r);
+    holes_.release(SigbusGuard::instance().remove(r));
     reaper_.unmap(current_.uid, r.base, it->second);
     mapped_lengths_.erase(it);
     r.base = nullptr;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "captures.hpp"
+#include "device_page.hpp"
 #include "event_pipes.hpp"
 #include "hole_filler.hpp"
 #include "host/conductor.hpp"
@@ -63,6 +64,7 @@ public:
     void set_slow_threads(SlowThreads* threads) { slow_threads_ = threads; }
     void set_captures(Captures* captures) { captures_ = captures; }
     void set_counter_page(int fd) { counter_page_ = fd; }
+    void set_device_page(DevicePage* page) { device_page_ = page; }
     /// Sets the client whose request or end the conductor handles next.
     void set_current_client(const host::Client& c) { current_ = c; }
 
@@ -96,6 +98,10 @@ public:
     }
     int engine_page_fd() override { return engine_page_.fd(); }
     int counter_page_fd() override { return counter_page_; }
+    int device_page_fd() override { return device_page_ != nullptr ? device_page_->fd() : -1; }
+    void publish_device(uint32_t device, const abi::DeviceSnapshot& now) override {
+        if (device_page_ != nullptr) device_page_->publish(device, now);
+    }
     std::string host_status_json() override { return status_ ? status_() : "{}"; }
     int make_text_fd(const std::string& text) override;
     uint32_t uid() const override { return geteuid(); }
@@ -104,6 +110,8 @@ public:
     }
     host::CaptureCounts stop_capture(uint32_t session) override { return captures_->stop(session); }
 
+    /// Returns the number of users with an account of filled holes.
+    size_t hole_users() const { return holes_.users(); }
     /// Returns a descriptor that becomes readable when renew_hole_credit() should be called.
     int hole_timer_fd() const { return holes_.timer_fd(); }
     /// Computes anew what rocid may spend on pages that clients remove from registered memory.
@@ -136,6 +144,7 @@ private:
     Captures* captures_ = nullptr;
     SlowThreads* slow_threads_ = nullptr;
     int counter_page_ = -1;
+    DevicePage* device_page_ = nullptr;
 };
 
 }  // namespace roci::rocid

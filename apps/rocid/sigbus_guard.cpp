@@ -83,13 +83,15 @@ bool SigbusGuard::add(mem::MappedRegion& region, uint64_t mapped_length, HoleFil
     return true;
 }
 
-void SigbusGuard::remove(const mem::MappedRegion& region) {
+HoleFiller::Credit* SigbusGuard::remove(const mem::MappedRegion& region) {
     const std::lock_guard lock(mutex_);
     const auto it = by_base_.find(reinterpret_cast<uintptr_t>(region.base));
-    if (it == by_base_.end()) return;
+    if (it == by_base_.end()) return nullptr;
+    HoleFiller::Credit* credit = it->second->credit.load(std::memory_order_relaxed);
     write(*it->second, 0, 0, nullptr, nullptr);
     free_.push_back(it->second);
     by_base_.erase(it);
+    return credit;
 }
 
 /// Replaces the whole mapping, because its other pages may be missing too. Can fail at the kernel's limit of mappings.

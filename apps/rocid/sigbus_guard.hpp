@@ -26,8 +26,9 @@ public:
     /// Makes a fault in [region.base, +mapped_length) poison `region`, unless the filler allocates the page with the user's
     /// credit. Returns false if the table is full.
     bool add(mem::MappedRegion& region, uint64_t mapped_length, HoleFiller::Credit* credit = nullptr);
-    /// Removes a mapping from the table. Must precede the unmapping. No thread may access the mapping any more.
-    void remove(const mem::MappedRegion& region);
+    /// Removes a mapping from the table. Must precede the unmapping. No thread may access the mapping any more. Returns the
+    /// mapping's credit, or nullptr.
+    HoleFiller::Credit* remove(const mem::MappedRegion& region);
     /// Returns the number of regions poisoned so far.
     uint64_t poisoned() const { return poisoned_.load(std::memory_order_relaxed); }
     /// Returns an eventfd that becomes readable when a region was poisoned, or -1 if there is none.

@@ -24,11 +24,6 @@ inline void store_be(uint8_t* p, T v) {
     std::memcpy(p, &v, sizeof v);
 }
 inline uint32_t load_be24(const uint8_t* p) { return uint32_t(p[0]) << 16 | uint32_t(p[1]) << 8 | p[2]; }
-inline void store_be24(uint8_t* p, uint32_t v) {
-    p[0] = uint8_t(v >> 16);
-    p[1] = uint8_t(v >> 8);
-    p[2] = uint8_t(v);
-}
 
 static_assert(std::endian::native == std::endian::little, "rocinante runs on little-endian machines");
 

@@ -56,6 +56,12 @@ struct State {
     uint32_t bytes = 0;         ///< dcqcn: bytes sent since the last raise by bytes; delay: longest `queue`, see longest_queue()
     uint32_t active_at = 0;     ///< low bits of the time when the QP last sent; dcqcn: or received an acknowledgement
     uint32_t notified_at = 0;   ///< low bits of the time when this end last sent a notification
+    uint32_t last = 0;          ///< delay: last round trip measured, ns; 0 if none was measured since the QP was idle
+    uint32_t best = 0;          ///< delay: shortest round trip measured since `round_at`, ns
+    uint32_t differences = 0;   ///< delay: sum of the differences of consecutive round trips since `round_at`, ns
+    uint32_t round_at = 0;      ///< delay: low bits of the time when the current round began
+    uint16_t measured = 0;      ///< delay: number of round trips measured since `round_at`
+    uint16_t jitter = 0;        ///< delay: mean difference of consecutive round trips, in units of kQueueUnit (delay.cpp)
     uint8_t packet_shift = 12;  ///< a full packet has 2^packet_shift bytes
     uint8_t raises_by_time = 0, raises_by_bytes = 0;
     uint8_t queued = 0;         ///< delay: the part of the last round trip that was spent in queues, in units of 1/kFraction
@@ -67,7 +73,7 @@ struct State {
     bool contended : 1 = false;  ///< delay: cuts do not shorten round trips, so long round trips do not reduce the window
     uint16_t queue = 0;          ///< delay: time that the last round trip spent in queues, in units of kQueueUnit (delay.cpp)
 };
-static_assert(sizeof(State) == 40);
+static_assert(sizeof(State) == 60);
 
 /// Starts the congestion control of a QP from its initial state.
 void start(Controller& c, State& s, const Limits& limits, Policy policy, uint32_t packet_bytes);

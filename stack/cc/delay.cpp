@@ -2,6 +2,8 @@
 // round trip. While they are longer, the window shrinks in proportion to the excess over the target, at most once per round
 // trip and by at most a half. The target is a configured time and does not depend on when a flow began, so that flows which
 // share a queue become equal. target() describes the exceptions. A window below one packet acts as a pause between packets.
+// Several packets per round trip are measured, and only the shortest of these times counts: a queue delays all packets, a busy
+// host only some. If the times of consecutive packets differ much, hosts delay packets at random, and the target is longer.
 // If the window shrinks and round trips stay long, there are two possible reasons: other flows fill the queue (TCP), or the
 // delay is not in queues (a host without a free CPU). In both cases the QP becomes contended: long round trips do not shrink
 // the window any more, until a round trip shows that the queue is short. If the queue becomes shorter without a cut by this QP,
@@ -17,8 +19,11 @@ namespace {
 constexpr uint32_t kStep = kFraction / 2;  ///< growth of the window per round trip
 constexpr uint32_t kMostLossCut = 16;      ///< largest divisor of the window for one loss while State::contended is set
 constexpr uint8_t kMostVainCuts = 15;
-constexpr uint8_t kMostExcuses = 15;  ///< limit of State::excused
-constexpr uint32_t kQueueUnit = 64;   ///< ns
+constexpr uint8_t kMostExcuses = 15;           ///< limit of State::excused
+constexpr uint32_t kQueueUnit = 64;            ///< ns
+constexpr uint32_t kMostDifference = 1 << 17;  ///< ns; limit of the effect of one sample on State::jitter
+constexpr uint16_t kMostMeasured = 256;        ///< largest number of samples in a round
+constexpr uint32_t kJitterShift = 3;           ///< the weight of one round trip in State::jitter is 1/2^kJitterShift
 /// Together with a growth of half a packet per round trip, a cut to 7/10 takes as much of the link as TCP does (RFC 9438 4.3).
 constexpr uint32_t kYieldKeeps = 7, kYieldOf = 10;
 
@@ -27,12 +32,20 @@ constexpr uint32_t kYieldKeeps = 7, kYieldOf = 10;
 uint32_t& longest_queue(State& s) { return s.bytes; }
 bool is_shorter_than_before(State& s) { return s.queue < longest_queue(s) - longest_queue(s) / 4; }
 
+/// Returns the time by which the target is longer because hosts delay packets at random. A small jitter is ignored, because
+/// bursts of other flows cause it, too. The factor is small, because a flow with a wide window measures a longer jitter than the
+/// others and would take their share.
+uint32_t allowance(const State& s, uint32_t base) {
+    const uint32_t jitter = s.jitter * kQueueUnit, ignored = base / 10;
+    return jitter <= ignored ? 0 : std::min((jitter - ignored) * 3, base / 3 * 2);
+}
+
 /// Returns the target round trip. Narrow windows get a longer target than wide ones, so that flows which share a queue become
 /// equal. In a network with long round trips, the target is 5/4 of the shortest one measured. A longer target would be unfair: if
 /// a flow began while other flows filled the queue, its shortest round trip includes time in the queue.
-uint32_t target(const Controller& c, const Limits& l, uint32_t shortest) {
-    const auto base = uint32_t(l.target);
-    return std::max(base + uint32_t(uint64_t{2} * base * kFraction / (kFraction + c.window)), shortest + shortest / 4);
+uint32_t target(const Controller& c, const State& s, const Limits& l, uint32_t shortest) {
+    const uint32_t base = uint32_t(l.target) + allowance(s, uint32_t(l.target));
+    return std::max(base + uint32_t(uint64_t{2} * l.target * kFraction / (kFraction + c.window)), shortest + shortest / 4);
 }
 
 /// Called when round trips stay long although the window shrinks. Restores the window before these cuts.
@@ -62,7 +75,7 @@ void yield_too(Controller& c, State& s, const Acked& a) {
 }
 
 void judge(Controller& c, State& s, const Limits& l, const Acked& a) {
-    const uint32_t aim = target(c, l, a.shortest);
+    const uint32_t aim = target(c, s, l, a.shortest);
     const bool again = s.crowded;  // one long round trip alone does not indicate congestion
     s.crowded = a.sample > aim;
     measure_queue(s, a);
@@ -78,6 +91,28 @@ void judge(Controller& c, State& s, const Limits& l, const Acked& a) {
     if (s.vain_cuts++ == 0) s.before = c.window;
     const uint64_t excess = a.sample - aim;
     cut_delay(c, s, a.now, std::max(uint32_t(c.window - uint64_t{c.window} * 4 / 5 * excess / a.sample), c.window / kMostCut));
+}
+
+void measure_jitter(State& s) {
+    const uint32_t mean = s.differences / s.measured / kQueueUnit;
+    s.jitter = uint16_t(s.jitter - (s.jitter >> kJitterShift) + (mean >> kJitterShift));
+}
+
+/// Collects the samples of about one round trip, then evaluates the shortest one.
+void collect(Controller& c, State& s, const Limits& l, const Acked& a) {
+    if (a.sample == 0) return;
+    const uint32_t difference = a.sample > s.last ? a.sample - s.last : s.last - a.sample;
+    if (s.last != 0) s.differences += std::min(difference, kMostDifference);
+    s.last = a.sample;
+    s.best = s.measured == 0 ? a.sample : std::min(s.best, a.sample);
+    ++s.measured;
+    if (uint32_t(a.now) - s.round_at < a.smoothed && s.measured != kMostMeasured) return;
+    if (!s.slow_start) measure_jitter(s);  // in slow start the queue itself changes fast
+    Acked whole = a;
+    whole.sample = s.best;
+    whole.shortest = a.shortest != 0 ? std::min(a.shortest, s.best) : s.best;
+    begin_round(s, a.now);
+    judge(c, s, l, whole);
 }
 
 uint32_t step(const Controller& c, const State& s, uint32_t packets) {
@@ -110,7 +145,7 @@ void sent_delay(Controller&, State& s, const Limits&, Nanos now, uint32_t) { s.a
 
 void acked_delay(Controller& c, State& s, const Limits& l, const Acked& a) {
     count_sample(s, a);
-    if (a.sample != 0) judge(c, s, l, a);
+    collect(c, s, l, a);
     grow(c, s, l, a);
     const uint32_t since_sent = uint32_t(a.now) - s.active_at;
     if (c.window < kFraction && a.smoothed != 0) {

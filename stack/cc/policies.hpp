@@ -17,6 +17,12 @@ inline constexpr uint32_t kLongestPause = 10'000'000;  ///< ns; longest pause be
 void forget_if_idle(Controller& c, State& s, const Limits& l, Nanos now);
 
 inline void set_window(Controller& c, uint32_t window) { c.window = std::min(window, kFullWindow) & 0xffffff; }
+/// delay: begins to collect the samples of another round trip.
+inline void begin_round(State& s, Nanos now) {
+    s.round_at = uint32_t(now);
+    s.best = s.differences = 0;
+    s.measured = 0;
+}
 inline void count_sample(State& s, const Acked& a) {
     if (a.sample != 0 && s.samples < State::kFewSamples) ++s.samples;
 }

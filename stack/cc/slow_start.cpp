@@ -15,6 +15,8 @@ void forget_if_idle(Controller& c, State& s, const Limits& l, Nanos now) {
     s.contended = false;
     s.vain_cuts = s.excused = 0;
     s.bytes = s.queue = s.queued = 0;
+    s.last = 0;
+    begin_round(s, now);
     if (c.window <= l.first_window * kFraction) return;
     set_window(c, l.first_window * kFraction);
     s.slow_start = true;

@@ -28,12 +28,6 @@ Answered rejected_message(State s) { return s == State::rep_rcvd || s == State::
 
 }  // namespace
 
-const char* state_name(State s) {
-    static constexpr const char* kNames[] = {"idle",      "req_sent",  "req_rcvd", "rep_sent",      "rep_rcvd",     "established",
-                                             "dreq_sent", "dreq_rcvd", "timewait", "sidr_req_sent", "sidr_req_rcvd"};
-    return size_t(s) < std::size(kNames) ? kNames[size_t(s)] : "?";
-}
-
 size_t Manager::PeerHash::operator()(const PeerKey& k) const {
     uint64_t high, low;
     std::memcpy(&high, &k.gid.bytes[0], 8);

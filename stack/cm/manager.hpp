@@ -53,7 +53,6 @@ enum class State : uint8_t {
     sidr_req_sent,
     sidr_req_rcvd,
 };
-const char* state_name(State s);
 
 struct Connection {
     uint32_t id = 0;  ///< local communication ID, or SIDR request ID

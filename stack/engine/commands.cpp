@@ -1,4 +1,5 @@
 // The functions that execute the conductor's commands, one per operation. The engine's own thread calls them between rounds.
+// While it sleeps, the conductor's thread may call those of quiet commands.
 #include <cerrno>
 
 #include "engine/impl.hpp"
@@ -30,10 +31,11 @@ void run(Impl& e, AddQp& c) {
     c.error = join_session(e, *c.qp);
     if (c.error != 0) qp::detach(e.ctx, *c.qp);
 }
+bool owes_responses(const qp::Qp& qp) { return qp.state != qp::State::err && qp::has_responses(qp); }
 /// Sends outstanding responses before a QP is modified or removed. A program may destroy its QP as soon as it has the completion
 /// of a message, but the sender still needs the acknowledgement.
 void acknowledge_first(Impl& e, qp::Qp& qp) {
-    if (qp.state != qp::State::err && qp::has_responses(qp)) qp::send_responses(e.ctx, qp, e.config.qp_quantum);
+    if (owes_responses(qp)) qp::send_responses(e.ctx, qp, e.config.qp_quantum);
 }
 void run(Impl& e, ModifyQp& c) {
     if (!c.change->trial) acknowledge_first(e, *c.qp);  // sending a NAK may move the QP to ERR
@@ -120,10 +122,25 @@ void run(Impl& e, SendFrame& c) { c.error = e.send_other(*c.frame); }
 void run(Impl& e, const SendGsi& c) { (void)e.send_management(c.datagram); }
 void run(Impl&, const Barrier&) {}
 
+template <class Other>
+bool quiet(const Other&) {
+    return false;
+}
+bool quiet(const AddQp&) { return true; }
+bool quiet(const QueryQp&) { return true; }
+bool quiet(const QuerySrq&) { return true; }
+bool quiet(const RemoveQp& c) { return !owes_responses(*c.qp); }
+
 }  // namespace
 
-void Engine::execute(const Command& command, Nanos now) {
-    if (impl_->started) impl_->note_gap(now);
+bool Engine::is_quiet(const Command& command) const {
+    bool result = false;
+    visit(command, [&](const auto& c) { result = quiet(c); });
+    return result;
+}
+
+void Engine::execute(const Command& command, Nanos now, bool asleep) {
+    if (impl_->started && !asleep) impl_->note_gap(now);
     impl_->ctx.now = now;
     impl_->counters.add(Counter::commands);
     impl_->pipeline.forget();

@@ -15,6 +15,12 @@ namespace {
 constexpr uint8_t kLinger = 32;
 /// Limits per round: frames to send, and QPs to visit per run queue.
 constexpr uint32_t kRoundFrames = 64, kRoundVisits = 256;
+/// Limit of what a round sends after turns of several users, as a cost. A message of a user waits for the round in which another
+/// user's frames are sent and received, so these rounds are shorter: 16 full packets, or kRoundFrames short ones.
+constexpr uint64_t kSharedRoundCost = 2 * qp::kShareQuantum;
+/// Time for which rounds remain short after the turn of another user. A user who waits for each message has a turn at least this
+/// often, unless the scheduler stops the user's program.
+constexpr Nanos kSharedFor = 10'000'000;
 /// Limit of bursts that a round receives from a port. The round receives another burst only after a full burst.
 constexpr uint32_t kRoundBursts = 8;
 constexpr uint32_t kFrameCopies = 64;
@@ -22,7 +28,8 @@ constexpr uint32_t kFrameCopies = 64;
 constexpr uint32_t kSettleEvery = 64;
 
 /// Returns the cost of a turn for the shares of users and sessions. The cost is never 0, because a turn without a packet costs
-/// time too, for example if the port is full.
+/// time too, for example if the port is full. A requester's turn also costs a packet per QP that will receive a copy of a
+/// multicast packet.
 uint64_t cost(uint32_t packets, uint64_t bytes) { return uint64_t{packets + 1} * qp::kPacketCost + bytes; }
 
 qp::TurnEnd turn_end(uint32_t worked, bool more) {
@@ -133,29 +140,44 @@ bool Engine::Impl::run_timers() {
 
 // ---- transmitting ---------------------------------------------------------------------------------------------------
 
-/// The number of frames that a round may still send. Each turn of a QP reduces the number. A flushed work request counts as a
-/// frame.
+/// The number of frames that a round may still send, and their cost. Each turn of a QP reduces both. A flushed work request
+/// counts as a frame.
 struct Engine::Impl::Budget {
     uint32_t left;
+    uint64_t cost_left;
     bool spent = false;
-    void spend(uint32_t share) {
-        left -= std::min(left, share);
-        spent = spent || share != 0;
+    void spend(uint32_t frames, uint64_t costs) {
+        left -= std::min(left, frames);
+        cost_left -= std::min(cost_left, costs);
+        spent = spent || frames != 0;
     }
+    bool exceeds(const Budget& kept) const { return left > kept.left && cost_left > kept.cost_left; }
 };
 
+/// Notes whose turn it is. User 0 has the QPs without a session.
+inline void Engine::Impl::note_user(uint16_t user) {
+    if (user == 0) return;
+    if (user != last_user) {
+        if (last_user != 0 && ctx.now < last_turn + kSharedFor) shared_until = ctx.now + kSharedFor;
+        last_user = user;
+    }
+    last_turn = ctx.now;
+}
+
 /// Gives turns to responders. They come before requesters, because the QPs that received requests in the previous round are still
-/// in the caches. While requesters wait, responders get at most half of a round.
+/// in the caches. While requesters wait, responders get at most half of a round: half of its frames and half of its cost.
+/// Otherwise the long responses to one user's READs would leave little time for the short messages of another user.
 [[gnu::always_inline]] inline void Engine::Impl::run_responders(Budget& budget) {
-    const uint32_t kept = ctx.requesters.empty() ? 0 : budget.left / 2;
-    for (uint32_t n = std::min(ctx.responders.count(), kRoundVisits); n != 0 && budget.left > kept && !ctx.responders.empty();
+    const Budget kept = ctx.requesters.empty() ? Budget{} : Budget{budget.left / 2, budget.cost_left / 2};
+    for (uint32_t n = std::min(ctx.responders.count(), kRoundVisits); n != 0 && budget.exceeds(kept) && !ctx.responders.empty();
          --n) {
         qp::Qp& qp = ctx.responders.take();
+        note_user(ctx.responders.user());
         const uint64_t bytes = qp.counters.tx_bytes;
         uint32_t sent = 0;
         if (!flushing(qp)) {
-            sent = qp::send_responses(ctx, qp, std::min(quantum(qp, ctx.responders.contended()), budget.left - kept));
-            budget.spend(sent);
+            sent = qp::send_responses(ctx, qp, std::min(quantum(qp, ctx.responders.contended()), budget.left - kept.left));
+            budget.spend(sent, cost(sent, qp.counters.tx_bytes - bytes));
             if (sent != 0) {
                 qp.linger = kLinger;
                 bump(ctx.tally(qp).tx_octets, qp.counters.tx_bytes - bytes);
@@ -221,13 +243,15 @@ void Engine::Impl::settle_sleepers() {
 [[gnu::always_inline]] inline void Engine::Impl::run_requesters(Budget& budget) {
     const bool prefetches = crowded();
     if (!prefetches) pipeline.forget();
-    for (uint32_t n = std::min(ctx.requesters.count(), kRoundVisits); n != 0 && budget.left != 0 && !ctx.requesters.empty();
+    for (uint32_t n = std::min(ctx.requesters.count(), kRoundVisits); n != 0 && budget.exceeds({}) && !ctx.requesters.empty();
          --n) {
         if (prefetches) pipeline.turn(ctx.requesters.peek());
         qp::Qp& qp = ctx.requesters.take();
-        const uint64_t bytes = qp.counters.tx_bytes;
+        note_user(ctx.requesters.user());
+        const uint64_t bytes = qp.counters.tx_bytes, copies_before = ctx.copies;
         const uint32_t worked = serve(qp);
-        budget.spend(worked);
+        const uint64_t spent = cost(worked, qp.counters.tx_bytes - bytes) + (ctx.copies - copies_before) * qp::kPacketCost;
+        budget.spend(worked, spent);
         if (worked != 0) {
             qp.linger = kLinger;
             bump(ctx.tally(qp).tx_octets, qp.counters.tx_bytes - bytes);
@@ -239,7 +263,7 @@ void Engine::Impl::settle_sleepers() {
         } else {
             rest(qp);
         }
-        ctx.requesters.done(cost(worked, qp.counters.tx_bytes - bytes), turn_end(worked, more));
+        ctx.requesters.done(spent, turn_end(worked, more));
         if (ctx.requesters.limits()) [[unlikely]]
             ctx.requesters.charge(qp, ctx.now, worked, qp.counters.tx_bytes - bytes);
     }
@@ -259,7 +283,7 @@ bool Engine::Impl::lingers(qp::Qp& qp) const {
 }
 
 [[gnu::always_inline]] inline bool Engine::Impl::run_turns() {
-    Budget budget{kRoundFrames};
+    Budget budget{kRoundFrames, shared_by_users() ? kSharedRoundCost : UINT64_MAX};
     if (ctx.requesters.limits()) [[unlikely]] {
         ctx.requesters.release(ctx.now);
         ctx.responders.release(ctx.now);

@@ -52,8 +52,12 @@ public:
 
     /// Runs one round: doorbells, frames of every port, timers, transmission. Returns true if there was anything to do.
     bool poll(Nanos now);
-    /// Executes one command. Called by the thread that calls poll().
-    void execute(const Command& command, Nanos now);
+    /// Executes one command. Called by the thread that calls poll(), or, with `asleep`, by another thread while that thread
+    /// sleeps.
+    void execute(const Command& command, Nanos now, bool asleep = false);
+    /// Returns true if the command would leave the engine neither work, nor events, nor new references to CQs. Another thread may
+    /// execute such a command while the engine's thread sleeps.
+    bool is_quiet(const Command& command) const;
     /// Drops references to objects that may be freed soon and that the engine keeps from one round to the next: CQs without QPs,
     /// and QPs whose data it prefetches. Called by the thread that calls poll(), before it notes a new epoch (base/epoch.hpp).
     void let_go();

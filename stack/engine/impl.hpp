@@ -43,6 +43,9 @@ struct Engine::Impl {
     PrefetchPipeline pipeline;
     std::vector<qp::Qp*> resting;  ///< QPs that became idle in this round; their clients ring the doorbell from now on
     uint32_t rounds_unsettled = 0;
+    Nanos shared_until = 0;  ///< end of the time in which rounds are short because several users had turns
+    Nanos last_turn = 0;
+    uint16_t last_user = 0;  ///< user of the last turn; 0: none
     bool started = false;
     static constexpr uint32_t kPublishEvery = 128;
     bool was_busy = false;                 ///< the last round had something to do
@@ -69,10 +72,13 @@ struct Engine::Impl {
     /// Returns true if kCrowd or more requesters wait for a turn. The nearest cache cannot hold the data of so many QPs, so the
     /// engine prefetches the data.
     bool crowded() const { return ctx.requesters.count() >= kCrowd; }
+    /// Returns true if several users had turns in the last time.
+    bool shared_by_users() const { return ctx.now < shared_until; }
+    inline void note_user(uint16_t user);
     /// Returns the number of frames that a QP may send per turn.
     uint32_t quantum(const qp::Qp& qp, bool contended) const {
-        return contended ? std::min(config.qp_quantum, kContendedQuantum)
-                         : std::max(config.qp_quantum, ctx.outbox[qp.spec.port].best_burst());
+        return contended || shared_by_users() ? std::min(config.qp_quantum, kContendedQuantum)
+                                              : std::max(config.qp_quantum, ctx.outbox[qp.spec.port].best_burst());
     }
     uint32_t serve(qp::Qp& qp);
     bool has_more(const qp::Qp& qp, uint32_t worked) const;

@@ -51,6 +51,8 @@ public:
 
     /// Returns the sessions whose queues or doorbells are lost (Platform::is_lost). The caller must close their connections.
     std::vector<uint32_t> sessions_without_memory() const;
+    /// Returns the number of users for whom rocid keeps rates or counts of refusals. Most have a session or a debt.
+    size_t users() const;
 
     /// Handles received management datagrams and the timers of connections. Called before requests, when an engine reports
     /// waiting MADs (Event::Kind::gsi), and at next_deadline(). `now` becomes the conductor's time.

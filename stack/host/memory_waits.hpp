@@ -35,7 +35,6 @@ public:
     /// Frees regions that are no longer used and returns all stored requests. The caller runs them again. Called when
     /// next_deadline() has passed.
     std::vector<MemoryWait> look(Nanos now);
-    size_t waiting_regions() const { return buried_.size(); }
 
 private:
     static constexpr Nanos kFirst = 100'000, kLast = 100'000'000;

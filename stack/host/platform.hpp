@@ -9,6 +9,7 @@
 #include <string>
 
 #include "abi/control.hpp"
+#include "abi/device_page.hpp"
 #include "base/types.hpp"
 #include "mem/memory_region.hpp"
 
@@ -98,6 +99,10 @@ public:
     virtual int engine_page_fd() = 0;
     /// Returns a read-only descriptor of the counter page for clients, or -1 if there is none.
     virtual int counter_page_fd() { return -1; }
+    /// Returns a read-only descriptor of the device page for clients, or -1 if there is none.
+    virtual int device_page_fd() { return -1; }
+    /// Writes the state of a device's port into the device page.
+    virtual void publish_device(uint32_t device, const abi::DeviceSnapshot& now) { (void)device, (void)now; }
     /// For Resolver::kernel: looks up the kernel's route to `dest`. If the next hop is a gateway, sets `next` to it. Returns 0 or
     /// ENETUNREACH.
     virtual int route(uint32_t device, const Gid& source, const Gid& dest, Gid& next) {

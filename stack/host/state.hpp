@@ -74,7 +74,8 @@ struct Conductor::State {
     std::map<uint32_t, std::array<uint64_t, kMostResources>> refused;  ///< refusals by user and resource (quotas.cpp)
     std::map<uint32_t, TokenBucket> rates;                             ///< control operations by user
     std::map<uint32_t, qp::UserRate> user_rates;                       ///< users with limits of what they send
-    PeerTable peers;                                                   ///< claimed peers of connected QPs
+    size_t users_to_sweep = 0;  ///< forget_idle_users() does nothing while a table of users has no more entries
+    PeerTable peers;            ///< claimed peers of connected QPs
 
     uint32_t new_pd_number();
     /// Returns a key with the next variant of a key index. The variants of an index start at a random value and are used in a

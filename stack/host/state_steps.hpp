@@ -32,6 +32,8 @@ public:
         const uint32_t slot = (written_ - count() + i) % kMost;
         return {at_[slot], to_[slot]};
     }
+    /// Returns the state after the last step.
+    qp::State last() const { return written_ != 0 ? to_[(written_ - 1) % kMost] : qp::State::reset; }
 
 private:
     std::array<Nanos, kMost> at_{};

@@ -15,6 +15,8 @@ public:
     void take(uint64_t rate, Nanos now) { full_at_ = std::max(full_at_, now) + period(rate); }
     /// Returns the time at which the bucket has no debt any more. If the bucket has no debt, returns a time that has passed.
     Nanos settled() const { return full_at_ > kSecond ? full_at_ - kSecond : 0; }
+    /// Returns true if the bucket is full, like a new one.
+    bool full(Nanos now) const { return full_at_ <= now; }
     /// Returns how many tokens are missing until the bucket is full, including a debt.
     uint64_t used(uint64_t rate, Nanos now) const {
         return full_at_ > now ? (full_at_ - now + period(rate) - 1) / period(rate) : 0;

@@ -2,8 +2,10 @@
 // table. After the conductor has cleared an entry, it calls CommandPort::fence_all() before it frees the object.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <tuple>
 #include <vector>
 
 #include "base/types.hpp"
@@ -17,6 +19,7 @@ struct AddressHandle {
     uint32_t pd = 0;
     uint32_t port = 0;
     wire::PathTemplate path{};
+    Gid group{};  ///< the destination if it is a multicast group, else zero
 };
 
 template <class T>
@@ -50,11 +53,20 @@ struct MulticastTable {
         Gid gid;
         std::vector<uint32_t> qpns;
     };
-    std::vector<Group> groups;
+    std::vector<Group> groups;  ///< by GID, then by port
+    std::vector<Group>::const_iterator first(const Gid& gid, uint32_t port) const {
+        return std::lower_bound(groups.begin(), groups.end(), std::tie(gid, port),
+                                [](const Group& g, const auto& key) { return std::tie(g.gid, g.port) < key; });
+    }
     const Group* find(uint32_t port, const Gid& gid) const {
-        for (const Group& g : groups)
-            if (g.port == port && g.gid == gid) return &g;
-        return nullptr;
+        const auto at = first(gid, port);
+        return at != groups.end() && at->gid == gid && at->port == port ? &*at : nullptr;
+    }
+    /// Returns the number of QPs that are attached to the group, of all ports.
+    uint32_t members(const Gid& gid) const {
+        uint32_t n = 0;
+        for (auto g = first(gid, 0); g != groups.end() && g->gid == gid; ++g) n += uint32_t(g->qpns.size());
+        return n;
     }
 };
 /// Destination QP number of a multicast packet (IBA 10.5.2).

@@ -35,6 +35,14 @@ bool hold(KeyTable& table, Key key) {
     return false;
 }
 
+/// Returns the result of a refused bind. A refused bind leaves the window as it was. A type 1 window that still has its parent is
+/// opened again, because an attempt to bind it may have closed it. (The parent of a type 2 window says nothing, because another
+/// engine may be invalidating the window.)
+BindResult refuse(MemoryRegion& window) {
+    if (!window.type2 && window.parent.value != 0) window.invalidated.store(false, std::memory_order_release);
+    return BindResult::refused;
+}
+
 /// Admits one bind of a window at a time. QPs of several engines may bind the same window.
 class Turn {
 public:
@@ -82,12 +90,12 @@ BindResult bind_window(KeyTable& table, const BindRequest& b) {
         return BindResult::refused;
     const Turn turn(*window);
     if (!turn.mine()) return BindResult::in_use;
-    if (!type_allows(*window, b)) return BindResult::refused;
-    if (b.length != 0 && !parent_allows(table, b)) return BindResult::refused;
+    if (!type_allows(*window, b)) return refuse(*window);
+    if (b.length != 0 && !parent_allows(table, b)) return refuse(*window);
     window->invalidated.store(true, std::memory_order_seq_cst);
     if (window->users.load(std::memory_order_seq_cst) != 0) return BindResult::in_use;
+    if (b.length != 0 && !hold(table, b.parent)) return refuse(*window);
     let_go(table, *window);
-    if (b.length != 0 && !hold(table, b.parent)) return BindResult::refused;
     window->key = b.fresh;
     window->parent = b.length != 0 ? b.parent : Key{};
     window->start = b.iova;

@@ -26,9 +26,11 @@ public:
     uint32_t count() const { return count_; }
     void clear() { count_ = 0; }
     /// Records that the PSNs of `hole` are requested again now. `next` is the PSN of the next new request. full() must be false.
-    void add(const Hole& hole, Psn next, Nanos now) { add({hole, next, uint32_t(now), false}); }
+    void add(const Hole& hole, Psn next, Nanos now) { add(Part{.hole = hole, .next = next, .at = uint32_t(now)}); }
     /// Like add(), but some of these PSNs may have arrived already, or earlier answers to them may still arrive.
-    void add_again(const Hole& hole, Psn next, Nanos now) { add({hole, next, uint32_t(now), true}); }
+    void add_again(const Hole& hole, Psn next, Nanos now) {
+        add(Part{.hole = hole, .next = next, .at = uint32_t(now), .again = true});
+    }
     bool covers(Psn psn) const;
     /// Like add() for one PSN. If the last entry ends before `psn` and has the same `next` and time, extends that entry.
     void add_next(Psn psn, Psn next, Nanos now);
@@ -57,9 +59,13 @@ public:
             for (uint32_t k = 0; k < p.hole.length && !p.again; ++k) here += arrived(p.hole.first + k);
             const int32_t newer = std::max((newest + 1).distance_from(p.next), 0);
             const bool all = here == p.hole.length;
-            if (all || later + uint32_t(newer) > places) remove(i);
             if (all && sent_at == 0) sent_at = p.at;
-            later += here;
+            if (all || p.overtaken + later + uint32_t(newer) > places) {
+                remove(i);
+                for (uint32_t k = 0; k < i; ++k) parts_[k].overtaken += here;
+            } else {
+                later += here;
+            }
         }
         return sent_at;
     }
@@ -70,6 +76,7 @@ private:
         Psn next;
         uint32_t at = 0;
         bool again = false;
+        uint32_t overtaken = 0;  ///< number of packets that were sent again later, have arrived and have no entry any more
     };
     void add(const Part& part);
     void remove(uint32_t i);

@@ -20,8 +20,9 @@ void go_on(Context& ctx, Qp& qp) {
 }
 
 /// Reports acknowledged packets to the congestion controller.
-void adapt(Context& ctx, Qp& qp, uint32_t packets, uint32_t sample) {
+void adapt(Context& ctx, Qp& qp, uint32_t packets) {
     Requester& rq = qp.requester;
+    const uint32_t sample = qp.send_times.take(rq.window.acked(), ctx.now);
     const RoundTrip& times = rq.round_trip;
     const uint32_t before = rq.window.in_flight() + packets;
     cc::on_ack(rq.congestion, qp.adaptation, ctx.congestion,
@@ -31,9 +32,9 @@ void adapt(Context& ctx, Qp& qp, uint32_t packets, uint32_t sample) {
 /// Called when PSNs from `before` on were acknowledged. Resets the retries, restarts the timer and continues sending.
 void progressed(Context& ctx, Qp& qp, Psn before) {
     Requester& rq = qp.requester;
-    const uint32_t sample = observe_repair(ctx, qp);
+    observe_repair(ctx, qp);
     if (!cc::rests_open(rq.congestion, ctx.congestion)) [[unlikely]]
-        adapt(ctx, qp, psn_span(before, rq.window.acked()), sample);
+        adapt(ctx, qp, psn_span(before, rq.window.acked()));
     rq.timeouts_in_a_row = 0;
     rq.retries_left = qp.retry_cnt;
     rq.rnr_retries_left = qp.rnr_retry;

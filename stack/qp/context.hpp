@@ -47,6 +47,7 @@ struct Context {
     std::array<PortTally, kMaxPorts> tallies;  ///< by port
     TimerWheel wheel;
     rings::Completions completions;        ///< completions of this poll that are not written out yet
+    uint64_t copies = 0;                   ///< QPs of this rocid that were attached to the groups of sent multicast packets
     std::vector<rings::Cq*> dirty;         ///< CQs with entries for which notify() has not succeeded yet
     std::vector<rings::Cq*> unsettled;     ///< CQs that got entries since the last settle_sleepers()
     std::vector<rings::Sleeper> sleepers;  ///< threads to be woken after this poll

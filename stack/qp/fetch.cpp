@@ -105,8 +105,7 @@ bool ClientQueue::fetch(Qp& qp, uint32_t most) {
     const uint32_t before = rq.queue.fetched();
     // The queue never holds more WQEs than the client's ring has slots, whatever the client has marked as posted.
     while (most-- != 0 && rq.queue.length() < depth && qp.spec.sq.posted(rq.queue.fetched())) {
-        // While more than 2^22 PSNs are allocated, no request is fetched, because outstanding PSNs are limited (IBA 9.7.2).
-        if (psn_span(rq.window.acked(), rq.window.allocated()) > (1u << 22) && rq.queue.fetched() != rq.queue.tail()) break;
+        if (!rq.window.has_room() && rq.queue.fetched() != rq.queue.tail()) break;
         take(qp);
     }
     return rq.queue.fetched() != before;

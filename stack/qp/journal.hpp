@@ -11,26 +11,26 @@
 
 namespace roci::qp {
 
-// Each row: name; meaning of the entry's code; text for users, in which {} stands for the code.
-#define ROCI_JOURNAL_EVENTS(X)                                                               \
-    X(state, "State", "the QP is in {}")                                                     \
-    X(refused, "mem::Fault", "refused a request of the peer")                                \
-    X(failed, "completion status", "a work request failed")                                  \
-    X(seq_nak_sent, "", "a packet was missing: sent a sequence NAK")                         \
-    X(rnr_nak_sent, "", "a message came and no receive was posted: sent an RNR NAK")         \
-    X(seq_nak_received, "", "the peer missed a packet")                                      \
-    X(rnr_nak_received, "", "the peer had no receive posted")                                \
-    X(response_missing, "", "a response was lost: asked again")                              \
-    X(timeout, "retries that are left", "no answer within the ACK timeout, {} retries left") \
-    X(overrun, "", "the completion queue overran")
+// Each row: name; text for users, in which {} stands for the entry's code.
+#define ROCI_JOURNAL_EVENTS(X)                                                   \
+    X(state, "the QP is in {}")                                                  \
+    X(refused, "refused a request of the peer")                                  \
+    X(failed, "a work request failed")                                           \
+    X(seq_nak_sent, "a packet was missing: sent a sequence NAK")                 \
+    X(rnr_nak_sent, "a message came and no receive was posted: sent an RNR NAK") \
+    X(seq_nak_received, "the peer missed a packet")                              \
+    X(rnr_nak_received, "the peer had no receive posted")                        \
+    X(response_missing, "a response was lost: asked again")                      \
+    X(timeout, "no answer within the ACK timeout, {} retries left")              \
+    X(overrun, "the completion queue overran")
 
 enum class Happening : uint8_t {
-#define X(name, code, text) name,
+#define X(name, text) name,
     ROCI_JOURNAL_EVENTS(X)
 #undef X
 };
 inline constexpr const char* kHappeningTexts[] = {
-#define X(name, code, text) text,
+#define X(name, text) text,
     ROCI_JOURNAL_EVENTS(X)
 #undef X
 };
@@ -40,7 +40,7 @@ struct JournalEntry {
     uint32_t times = 0;  ///< number of consecutive equal events
     Psn psn;             ///< PSN of the last of these events
     Happening what{};
-    uint8_t code = 0;
+    uint8_t code = 0;  ///< state: the State; refused: the mem::Fault; failed: the completion status; timeout: the retries left
     abi::Reason reason{};
 };
 

@@ -63,6 +63,7 @@ void reset(Context& ctx, Qp& qp) {
     qp.requester.queue.reset();
     qp.requester = {.queue = qp.requester.queue};
     qp.repair_time = {};
+    qp.send_times.clear();
     auto sges = std::move(qp.responder.recv.sges);
     qp.responder = Responder{};
     qp.responder.recv.sges = std::move(sges);

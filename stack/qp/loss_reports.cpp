@@ -3,8 +3,8 @@
 // peer that is no Rocinante drops the inquiry. A responder that was asked sends a report when it learns something new about its
 // holes.
 //
-// A report is only information: it acknowledges nothing and completes nothing, takes no retry and restarts no ACK timeout. If it
-// contradicts what was sent, the QP ignores all further reports.
+// A report is only information: it acknowledges nothing and completes nothing, takes no retry and restarts no ACK timeout. If
+// several reports contradict what was sent, the QP ignores all further reports. A malformed report has no effect.
 #include <algorithm>
 
 #include "qp/reorder.hpp"
@@ -62,9 +62,10 @@ bool possible(const SendWindow& window, const LossReport& report) {
     return report.base.distance_from(window.highest_sent()) <= 0 && (report.newest + 1).distance_from(window.highest_sent()) <= 0;
 }
 
-/// Called when the peer's reports are wrong. From now on, losses are repaired without reports.
+/// Called when a report contradicts what was sent. After several such reports, losses are repaired without reports.
 void refuse(Qp& qp) {
     LossReports& l = qp.reorder->reports;
+    if (++l.wrong < LossReports::kMostWrong) return;
     l.peer = Peer::refused;
     Requester& rq = qp.requester;
     if (rq.repair.cause != Repair::Cause::reported) return;
@@ -264,7 +265,6 @@ void receive_report(Context& ctx, Qp& qp, const wire::Packet& p) {
     const bool asked = qp.reorder != nullptr && qp.reorder->reports.inquiries != 0 && qp.reorder->reports.peer != Peer::refused;
     if (good && report.kind == ReportKind::report && sends && asked) return take_report(ctx, qp, report);
     ctx.reorder->count(&ReorderCounters::reports_refused);
-    if (asked && !good && enabled(ctx)) refuse(qp);
 }
 
 }  // namespace roci::qp

@@ -104,8 +104,7 @@ void finish_atomic(Context& ctx, Qp& qp, const wire::Packet& p, uint64_t origina
     rs.sequence.end_message();
     rs.sequence.executed();
     count_executed(ctx, qp, Executed::atomic);
-    rs.atomics.slots[rs.atomics.next] = {original, p.psn, rs.sequence.msn()};
-    rs.atomics.next = (rs.atomics.next + 1) % rs.atomics.size;
+    rs.atomics.keep({original, p.psn, rs.sequence.msn()});
     queue_job(ctx, qp, atomic_job(p.psn, original, rs.sequence.msn()));
 }
 
@@ -166,10 +165,8 @@ void duplicate_read(Context& ctx, Qp& qp, const wire::Packet& p) {
 }
 
 void duplicate_atomic(Context& ctx, Qp& qp, const wire::Packet& p) {
-    Responder& rs = qp.responder;
-    for (const AtomicResult& kept : std::span(rs.atomics.slots.get(), rs.atomics.size)) {
-        if (kept.valid() && kept.psn == p.psn) return answer_again(ctx, qp, atomic_job(kept.psn, kept.original, kept.msn));
-    }
+    const AtomicResult* kept = qp.responder.atomics.find(p.psn);
+    if (kept != nullptr) answer_again(ctx, qp, atomic_job(kept->psn, kept->original, kept->msn));
 }
 
 /// Repeats only the response. The request was executed already, and a second execution would overwrite newer data.

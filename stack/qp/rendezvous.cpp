@@ -71,8 +71,7 @@ bool MatchedRendezvous::fetch(Qp& qp, uint32_t) {
     Requester& rq = qp.requester;
     bool any = false;
     while (posted(qp) && rq.queue.length() < qp.spec.sq.depth) {
-        // While more than 2^22 PSNs are allocated, no request is fetched, because outstanding PSNs are limited (IBA 9.7.2).
-        if (psn_span(rq.window.acked(), rq.window.allocated()) > (1u << 22) && rq.queue.fetched() != rq.queue.tail()) break;
+        if (!rq.window.has_room() && rq.queue.fetched() != rq.queue.tail()) break;
         SendRecord& r = rq.queue.append();
         if (t.to_finish.count != 0) {
             write_fin(qp, t.to_finish.pop(), r);

@@ -64,8 +64,6 @@ public:
     size_t capacity() const { return capacity_; }
     /// Returns an upper limit of the number of frames that a QP keeps per direction.
     size_t most_per_qp() const { return std::max<size_t>(capacity_ / kPart, 1); }
-    /// Returns the number of tables that are in use.
-    size_t windows_in_use() const { return places_.taken(); }
     void count(uint64_t ReorderCounters::*what, uint64_t n = 1) {
         counters_.*what += n;
         counted_ = true;
@@ -160,13 +158,15 @@ struct LossReports {
     enum class Peer : uint8_t {
         unknown,  ///< the peer has not answered an inquiry
         reports,  ///< the peer sends reports
-        refused,  ///< the peer's reports contradicted what was sent; they are ignored until the QP is reset
+        refused,  ///< kMostWrong reports contradicted what was sent; further ones are ignored until the QP is reset
     };
+    static constexpr uint8_t kMostWrong = 8;  ///< more than one, because anybody on the path may forge a report
     static constexpr uint8_t kMostInquiries = 3;
     static constexpr uint8_t kMostAnswers = 8;  ///< limit of `answers`, because answers are sent outside of the QP's turns
     // ---- requester
     Peer peer = Peer::unknown;
     uint8_t inquiries = 0;  ///< number of inquiries sent
+    uint8_t wrong = 0;      ///< number of reports that contradicted what was sent
     uint32_t inquired_at = 0;
     wire::LossReport known;  ///< the newest report
     Asked repeated;          ///< packets that were sent again

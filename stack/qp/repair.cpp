@@ -41,6 +41,7 @@ void begin_repair(Context& ctx, Qp& qp, Cause cause, uint32_t psns) {
     r.by_response = last != nullptr && needs_response(last->kind);
     r.sent_at = uint32_t(ctx.now);
     rq.round_trip.abort();
+    qp.send_times.remove(r.begin, r.end);
     activate_requester(ctx, qp);
 }
 
@@ -209,12 +210,11 @@ void repaired(Context& ctx, Qp& qp) {
 
 }  // namespace
 
-uint32_t observe_repair(Context& ctx, Qp& qp) {
+void observe_repair(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
-    const uint32_t sample = rq.round_trip.end(rq.window.acked(), ctx.now);
+    rq.round_trip.end(rq.window.acked(), ctx.now);
     rq.repair.probes = 0;
     if (rq.repair.cause != Cause::none && rq.window.acked().distance_from(rq.repair.end) >= 0) repaired(ctx, qp);
-    return sample;
 }
 
 void probe(Context& ctx, Qp& qp) {

@@ -27,17 +27,17 @@ public:
     void begin(Psn psn, Nanos now) {
         psn_ = psn;
         started_ = uint32_t(now);
+        started_high_ = uint16_t(now >> 32);
         timing_ = true;
     }
     /// Called when a packet is sent again, because an acknowledgement could belong to either transmission.
     void abort() { timing_ = false; }
-    /// Called when all PSNs before `acked` are acknowledged. Returns the measured round trip in ns, or 0 if none was measured.
-    uint32_t end(Psn acked, Nanos now) {
-        if (!timing_ || acked.distance_from(psn_) <= 0) return 0;
+    /// Called when all PSNs before `acked` are acknowledged.
+    void end(Psn acked, Nanos now) {
+        if (!timing_ || acked.distance_from(psn_) <= 0) return;
         timing_ = false;
-        const uint32_t sample = std::max(uint32_t(now) - started_, 1u);
-        take(sample);
-        return sample;
+        const Nanos sample = (now - (Nanos{started_high_} << 32 | started_)) & kTimeMask;
+        if (sample <= kLongest) take(std::max(uint32_t(sample), 1u));
     }
     /// Returns the time after which an ACK is unlikely to arrive: a few round trips and the granularity of the timer.
     Nanos patience() const { return Nanos{2} * smoothed_ + std::max<Nanos>(Nanos{4} * deviation_, kLeast); }
@@ -58,7 +58,6 @@ private:
     static constexpr Nanos kLeast = 16'384;  // four ticks of the timer
     static constexpr Nanos kFirst = 100'000;
     void take(uint32_t sample) {
-        if (sample > kLongest) return;
         if (!known()) {
             smoothed_ = shortest_ = sample;
             deviation_ = sample / 2;
@@ -69,11 +68,13 @@ private:
         smoothed_ = std::max(smoothed_ - smoothed_ / 8 + sample / 8, 1u);
         shortest_ = std::min(shortest_, sample);
     }
-    static constexpr uint32_t kLongest = 1u << 30;  // about one second; timestamps wrap around after four seconds
+    static constexpr Nanos kLongest = 1u << 30;  // about one second
+    static constexpr Nanos kTimeMask = (Nanos{1} << 48) - 1;
 
     uint32_t smoothed_ = 0, deviation_ = 0, shortest_ = 0;
-    uint32_t started_ = 0;
+    uint32_t started_ = 0;  // low bits of the time
     Psn psn_;
+    uint16_t started_high_ = 0;
     bool timing_ = false;
 };
 

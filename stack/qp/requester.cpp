@@ -37,7 +37,10 @@ bool may_start(const Context& ctx, const Qp& qp, const SendRecord& r) {
     if (rq.window.in_flight() >= most_in_flight(ctx, rq)) return false;
     if (rq.queue.within_message() && r.kind != WorkKind::read) return true;
     if (r.fence && rq.queue.reads_outstanding() != 0) return false;  // IBA 10.8.3.3
-    if (needs_response(r.kind) && rq.queue.reads_outstanding() >= qp.max_rd_atomic) return false;
+    if (needs_response(r.kind)) {
+        if (rq.queue.reads_outstanding() >= qp.max_rd_atomic) return false;
+        if (!rq.window.may_send(r.packets - rq.queue.packet())) return false;
+    }
     // Without credits, a single message may be sent in order to get new credits (IBA 9.7.7.2.5).
     const bool beyond = r.takes_recv && rq.credits_valid && int32_t(r.ssn - rq.credit_limit) > 0;
     return !beyond || !rq.credit_probe;
@@ -166,6 +169,8 @@ Begun begin(Context& ctx, Qp& qp, const SendRecord& r, Part part, uint32_t lengt
     Begun b;
     b.path = qp.spec.type == Type::ud ? address_datagram(ctx, qp, w, h) : &qp.path;
     if (b.path == nullptr) return b;
+    if (h.dest_qp.value == io::kMulticastQpn && qp.spec.type == Type::ud) [[unlikely]]
+        count_copies(ctx, w);
     b.start = Outbox::place(frame, wire::header_bytes(*b.path, h.opcode));
     b.payload = wire::begin_frame(b.start, *b.path, h, length);
     return b;
@@ -212,6 +217,14 @@ Step finish_slowly(Context& ctx, Qp& qp, SendRecord& r, Part part, uint32_t leng
     kept.uncounted = qp.requester.queue.cursor() + uint32_t{last};
 }
 
+/// Called when a packet with an ACK request was sent for the first time.
+void measure(const Context& ctx, Qp& qp, Psn psn) {
+    Requester& rq = qp.requester;
+    if (!rq.round_trip.timing()) rq.round_trip.begin(psn, ctx.now);
+    if (!cc::rests(rq.congestion)) [[unlikely]]
+        qp.send_times.add(psn, ctx.now);
+}
+
 /// Sends one frame. `again` is true for a retransmission.
 Step transmit(Context& ctx, Qp& qp, SendRecord& r, Part part, AckRequest request, bool again, Middle& kept) {
     Requester& rq = qp.requester;
@@ -242,7 +255,7 @@ Step transmit(Context& ctx, Qp& qp, SendRecord& r, Part part, AckRequest request
     qp.counters.tx_bytes += bytes;
     if (again) [[unlikely]]
         count_again(ctx, qp, r, part, kept);
-    if (ack_request && !again && !rq.round_trip.timing()) rq.round_trip.begin(r.first_psn + part.packet, ctx.now);
+    if (ack_request && !again) measure(ctx, qp, r.first_psn + part.packet);
     return Step::done;
 }
 

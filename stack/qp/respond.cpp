@@ -1,4 +1,4 @@
-// Sends the packets of the responder: READ responses and atomic responses, then the ACK or NAK, then a loss report. Responses,
+// Sends the packets of the responder: READ responses and atomic responses, then the ACK or NAK, and loss reports. Responses,
 // ACKs and NAKs are sent in PSN order, so no ACK overtakes a response (IBA 9.7.5.1.2). One ACK covers all requests of a burst.
 #include <cstring>
 
@@ -146,18 +146,23 @@ bool send_ack_or_nak(Context& ctx, Qp& qp) {
     return true;
 }
 
+bool owes_report(const Qp& qp) { return qp.keeps_requests && report_due(qp); }
+
 }  // namespace
 
 bool has_responses(const Qp& qp) {
     const Responder& rs = qp.responder;
+    if (owes_report(qp)) return true;
     if (rs.jobs.count != 0) return !answer_waits(qp);  // the end of the fetch activates the responder
-    return rs.sequence.reply_due() || (qp.keeps_requests && report_due(qp));
+    return rs.sequence.reply_due();
 }
 
 uint32_t send_responses(Context& ctx, Qp& qp, uint32_t quantum) {
     ROCI_STAGE(respond);
     Responder& rs = qp.responder;
     uint32_t sent = 0;
+    // A report acknowledges nothing. So it need not wait for the responses to READs, which may take long.
+    if (rs.jobs.count != 0 && owes_report(qp) && send_report(ctx, qp)) ++sent;
     while (sent < quantum && rs.jobs.count != 0) {
         ResponderJob& job = rs.jobs.oldest();
         const Sent result = job.atomic ? send_atomic_response(ctx, qp, job) : send_read_packet(ctx, qp, job);
@@ -170,7 +175,7 @@ uint32_t send_responses(Context& ctx, Qp& qp, uint32_t quantum) {
         if (++job.sent == response_packets(qp, job)) rs.jobs.drop_oldest();
     }
     if (sent < quantum && rs.jobs.count == 0 && rs.sequence.reply_due() && send_ack_or_nak(ctx, qp)) ++sent;
-    if (qp.keeps_requests && sent < quantum && rs.jobs.count == 0 && report_due(qp) && send_report(ctx, qp)) ++sent;
+    if (sent < quantum && owes_report(qp) && send_report(ctx, qp)) ++sent;
     return sent;
 }
 

@@ -34,6 +34,7 @@ void roll_back(Context& ctx, Qp& qp) {
     }
     rq.window.go_back();
     rq.round_trip.abort();
+    qp.send_times.clear();
     rq.repair.cause = Repair::Cause::none;
     rq.queue.forget_requests();
     rq.queue.rewind(rq.window.acked());

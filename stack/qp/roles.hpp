@@ -57,9 +57,8 @@ void response_lost(Context& ctx, Qp& qp);
 void later_request_lost(Context& ctx, Qp& qp, Psn psn);
 /// Called for a loss report. Begins to send again what the peer lacks and what is not under way.
 void repeat_reported(Context& ctx, Qp& qp);
-/// Called after an acknowledgement. Determines what the acknowledgement shows about the repair. Returns the measured round trip
-/// in ns, or 0 if none was measured.
-uint32_t observe_repair(Context& ctx, Qp& qp);
+/// Called after an acknowledgement. Measures the round trip and determines what the acknowledgement shows about the repair.
+void observe_repair(Context& ctx, Qp& qp);
 /// Restarts the deadline of the probe. The caller updates the timer.
 void arm_probe(Context& ctx, Qp& qp);
 /// Sends a probe. Called after a few round trips without progress.
@@ -89,6 +88,8 @@ void answer_again(Context& ctx, Qp& qp, ResponderJob job);
 // ---- ud.cpp: datagrams
 /// Fills in the destination of a datagram. Returns nullptr if the address handle is not valid for this QP.
 const wire::PathTemplate* address_datagram(Context& ctx, const Qp& qp, const abi::SendWqe& w, wire::TransportHeaders& h);
+/// Adds the number of QPs of this rocid that receive copies of a multicast datagram to Context::copies.
+void count_copies(Context& ctx, const abi::SendWqe& w);
 void receive_datagram(Context& ctx, Qp& qp, const wire::Packet& packet);
 void finish_datagram(Context& ctx, Qp& qp, const wire::Packet& packet, bool good);
 

@@ -79,6 +79,7 @@ public:
     void open(uint16_t share, uint16_t user, UserRate* rate = nullptr) {
         if (user >= users_.size()) users_.resize(user + 1u);
         if (users_[user] == nullptr) users_[user] = std::make_unique<User>();
+        users_[user]->number = user;
         users_[user]->rate = rate;
         limits_ = limits_ || rate != nullptr;
         parked_.reserve(users_.size());
@@ -126,6 +127,8 @@ public:
         unlink(*served_, *turn_of_);
         return *turn_of_;
     }
+    /// Returns the user whose turn it is, between take() and done().
+    uint16_t user() const { return served_->user->number; }
     /// Ends the turn of the QP that take() returned; the QP may be on the list again. In two cases the next user and session have
     /// their turn whatever credit is left: the QP did nothing, or the QP finished and is the first of its session on the list.
     void done(uint64_t cost, TurnEnd end) {
@@ -194,6 +197,7 @@ private:
         int64_t credit = kShareQuantum;
         UserRate* rate = nullptr;
         Nanos resumes = 0;  ///< 0: not parked
+        uint16_t number = 0;
         bool listed() const { return next != nullptr; }
     };
 

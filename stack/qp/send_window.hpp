@@ -15,11 +15,14 @@ inline uint32_t psn_span(Psn from, Psn to) { return (to.value() - from.value()) 
 /// next < highest_sent until all packets have been sent again.
 class SendWindow {
 public:
-    /// Limit of allocated PSNs. Outstanding PSNs must not exceed half of the PSN space (IBA 9.7.2).
+    /// Limit of outstanding PSNs: half of the PSN space (IBA 9.7.2). If more were outstanding, the peer would take a repeated
+    /// packet for a new one. The longest request, 2^31 bytes in packets of 256 bytes, takes all of them.
+    static constexpr uint32_t kMaxOutstanding = 1u << 23;
+    /// While more PSNs are allocated, no work request is fetched.
     static constexpr uint32_t kMaxAllocated = 1u << 22;
     /// Limit including one more work request of any length, because kMaxAllocated is checked before the length of the next
-    /// request is known. The longest request has 2^31 bytes in packets of 256 bytes.
-    static constexpr uint32_t kMaxSpan = kMaxAllocated + (1u << 23);
+    /// request is known.
+    static constexpr uint32_t kMaxSpan = kMaxAllocated + kMaxOutstanding;
 
     Psn acked() const { return acked_; }                ///< oldest PSN that is not acknowledged
     Psn next() const { return next_; }                  ///< PSN of the next packet to be sent
@@ -39,6 +42,9 @@ public:
     uint32_t repair_left() const { return lost_ - repaired_; }
     /// Returns true if the PSN was sent and is not acknowledged. Only such a PSN is valid in a response (C9-157).
     bool may_answer(Psn psn) const { return psn_span(acked_, psn) < unanswered(); }
+    /// Returns true if a packet may be sent that takes `psns` PSNs. Only READs take more than one.
+    bool may_send(uint32_t psns) const { return in_flight() + psns <= kMaxOutstanding; }
+    /// Returns true if another work request may be fetched.
     bool has_room() const { return psn_span(acked_, allocated_) <= kMaxAllocated; }
 
     void start(Psn first) {

@@ -88,7 +88,6 @@ public:
     bool submit(SlowJob& job, uint32_t engine);
     /// Collects completed requests, up to the size of `out`. Returns their number.
     size_t collect(std::span<SlowJob*> out);
-    size_t blocks_in_use() const { return frames_.taken() + stages_.taken(); }
 
 private:
     static bool is_frame(const SlowJob& job) { return job.role == SlowRole::request || job.role == SlowRole::response; }

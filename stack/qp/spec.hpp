@@ -100,7 +100,7 @@ struct Snapshot {
     Psn send_psn, unacked_psn, expected_psn;
     uint32_t send_queued = 0, recv_posted = 0;
     RepeatMode repeat = RepeatMode::unknown;
-    bool reports = false;     ///< the peer sends loss reports, and none has contradicted what was sent
+    bool reports = false;     ///< the peer sends loss reports, and the QP uses them
     uint32_t round_trip = 0;  ///< smoothed round trip, ns; 0 if not measured yet
     uint32_t probes = 0;      ///< number of probes sent because no ACK arrived for a few round trips
     cc::Policy policy = cc::Policy::fixed_window;

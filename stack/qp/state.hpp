@@ -17,6 +17,7 @@
 #include "qp/receive_sequence.hpp"
 #include "qp/repair.hpp"
 #include "qp/send_queue.hpp"
+#include "qp/send_times.hpp"
 #include "qp/send_window.hpp"
 #include "qp/spec.hpp"
 #include "qp/tables.hpp"
@@ -145,6 +146,18 @@ struct AtomicResults {
         size = n;
         next = 0;
     }
+    void keep(const AtomicResult& result) {
+        slots[next] = result;
+        next = (next + 1) % size;
+    }
+    /// Returns the newest result with this PSN, or nullptr. An older result may have the same PSN, because PSNs wrap around.
+    const AtomicResult* find(Psn psn) const {
+        for (uint32_t back = 1; back <= size; ++back) {
+            const AtomicResult& r = slots[(next + size - back) % size];
+            if (r.valid() && r.psn == psn) return &r;
+        }
+        return nullptr;
+    }
 };
 
 struct Responder {
@@ -204,9 +217,10 @@ struct alignas(64) Qp {
     cc::State adaptation;              ///< state of the congestion control policy in requester.congestion
     SlowState* slow = nullptr;         ///< allocated when the QP first uses slow memory
     RepairTime repair_time;
+    SendTimes send_times;  ///< for congestion control; unused with the fixed window
     alignas(64) Responder responder;
 };
-static_assert(offsetof(Qp, state) == 128 && offsetof(Qp, path) == 192 && sizeof(Qp) == 896);
+static_assert(offsetof(Qp, state) == 128 && offsetof(Qp, path) == 192 && sizeof(Qp) == 960);
 
 /// Returns true if the QP's SRQ matches tags. Tests `srq` first, because a receiver has loaded the cache line of `srq` already,
 /// but not that of `tags`.

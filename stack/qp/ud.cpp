@@ -27,15 +27,25 @@ void place_datagram(Context& ctx, Qp& qp, const wire::Packet& p) {
     finish_datagram(ctx, qp, p, true);
 }
 
-/// Returns true if there is a receive for `bytes`. The QP may still hold the receive of a datagram that was dropped because it
-/// could not be kept (Placing::lost). The next datagram uses that receive.
-bool hold_receive(Context& ctx, Qp& qp, const wire::Packet& p, uint32_t bytes) {
-    RecvWork& work = qp.responder.recv;
+/// Takes a receive for `bytes`. The QP may still hold the receive of a datagram that was dropped because it could not be kept
+/// (Placing::lost). The next datagram uses that receive.
+TakeRecv hold_receive(Context& ctx, Qp& qp, const wire::Packet& p, uint32_t bytes) {
+    const RecvWork& work = qp.responder.recv;
     if (work.held) [[unlikely]]
-        return work.capacity >= bytes;
-    if (take_recv(ctx, qp, &p, bytes) == TakeRecv::ok) return true;
-    work.held = false;
-    return false;
+        return work.capacity >= bytes ? TakeRecv::ok : TakeRecv::too_short;
+    return take_recv(ctx, qp, &p, bytes);
+}
+
+/// Called for a fault of the QP's owner (IBA 9.9.3.2, class E). Completes the receive with an error. If there is no receive that
+/// could tell the program, raises an event.
+void fail_receive(Context& ctx, Qp& qp, RequestFault f, WcStatus status) {
+    count(ctx, qp, f);
+    const abi::Reason reason = note_fault(ctx, qp, f);
+    if (qp.responder.recv.held)
+        complete_recv(ctx, qp, nullptr, status, 0, reason);
+    else
+        raise(ctx, qp, abi::AsyncEvent::qp_fatal);
+    enter_error(ctx, qp);
 }
 
 }  // namespace
@@ -49,6 +59,12 @@ const wire::PathTemplate* address_datagram(Context& ctx, const Qp& qp, const abi
     return &ah->path;
 }
 
+void count_copies(Context& ctx, const abi::SendWqe& w) {
+    const io::AddressHandle* ah = ctx.shared->ahs.find(w.ud.ah);
+    const io::MulticastTable* table = ctx.shared->multicast.load(std::memory_order_acquire);
+    if (ah != nullptr && table != nullptr && !ah->group.is_zero()) ctx.copies += table->members(ah->group);
+}
+
 void receive_datagram(Context& ctx, Qp& qp, const wire::Packet& p) {
     ROCI_STAGE(responder);
     if ((p.qkey ^ qp.qkey) | uint32_t{qp.waits_requests}) [[unlikely]] {
@@ -59,7 +75,9 @@ void receive_datagram(Context& ctx, Qp& qp, const wire::Packet& p) {
     }
     // A datagram that does not fit into the next receive is dropped and consumes no receive (IBA 9.9.3.2, class D). Any host that
     // knows the Q_Key may send datagrams, so no length may fail the QP.
-    if (!hold_receive(ctx, qp, p, kGrhLength + p.payload_length)) {
+    const TakeRecv taken = hold_receive(ctx, qp, p, kGrhLength + p.payload_length);
+    if (taken != TakeRecv::ok) [[unlikely]] {
+        if (taken == TakeRecv::malformed) return fail_receive(ctx, qp, RequestFault::malformed_recv, WcStatus::loc_qp_op_err);
         count(ctx, qp, &EventCounters::dropped);
         note(ctx, qp, Happening::refused, p.psn, 0, abi::Reason::datagram_dropped);
         return;
@@ -68,11 +86,7 @@ void receive_datagram(Context& ctx, Qp& qp, const wire::Packet& p) {
 }
 
 void finish_datagram(Context& ctx, Qp& qp, const wire::Packet& p, bool good) {
-    if (!good) {
-        const abi::Reason reason = note_fault(ctx, qp, RequestFault::recv_protection);
-        complete_recv(ctx, qp, nullptr, WcStatus::loc_prot_err, 0, reason);
-        return enter_error(ctx, qp);
-    }
+    if (!good) return fail_receive(ctx, qp, RequestFault::recv_protection, WcStatus::loc_prot_err);
     count_executed(ctx, qp, Executed::send);
     complete_recv(ctx, qp, &p, WcStatus::success, kGrhLength + p.payload_length);
 }

@@ -26,6 +26,8 @@ public:
     }
     /// Returns the time before which the user must not send.
     Nanos due() const { return std::max(bytes_.due(), packets_.due()); }
+    /// Returns true if the user has saved up all time that it may save, like a new user. Measurements may be lost then.
+    bool idle(Nanos now) const { return due() + kBurst <= now; }
     void count_wait() { waits_.fetch_add(1, std::memory_order_relaxed); }
     /// Returns how often the user has lost its turns in an engine for some time.
     uint64_t waits() const { return waits_.load(std::memory_order_relaxed); }

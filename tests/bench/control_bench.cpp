@@ -87,6 +87,15 @@ constexpr Row kRows[] = {
          ibv_qp_init_attr init;
          return ibv_query_qp(d.qp, &attr, IBV_QP_STATE, &init) == 0;
      }},
+    {"modify_qp",  // to INIT and back to RESET
+     [](Device& d) {
+         ibv_qp_attr attr{};
+         attr.qp_state = IBV_QPS_INIT;
+         attr.port_num = 1;
+         if (ibv_modify_qp(d.qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) != 0) return false;
+         attr.qp_state = IBV_QPS_RESET;
+         return ibv_modify_qp(d.qp, &attr, IBV_QP_STATE) == 0;
+     }},
     {"reg_mr",
      [](Device& d) {
          ibv_mr* mr = ibv_reg_mr(d.pd, d.memory.data(), d.memory.size(), IBV_ACCESS_LOCAL_WRITE);

@@ -7,12 +7,12 @@ import tempfile
 import time
 from pathlib import Path
 
-# Words before a command that is killed when the process that started it ends, even by SIGKILL.
+# Prefix of a command. The command is killed when the process that started it ends, even if that process is killed.
 ENDS_WITH_US = ["setpriv", "--pdeathsig", "KILL", "--"]
 
 
 def end_on_signals():
-    """A SIGTERM or SIGHUP ends the program as an exception does, so that it ends what it has started."""
+    """Makes SIGTERM and SIGHUP end this program by an exception, so that it ends the programs that it has started."""
     for s in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(s, lambda number, _: sys.exit(128 + number))
 

@@ -11,8 +11,8 @@ def _most(figure, anchor, goal, text, why, scale=1.0):
 
 
 def _fewer_cycles(figure, text):
-    """Returns a goal for cycles per message or KiB, compared with the stored release (release.json). Machines of one kind need about the
-    same number of cycles at any clock rate."""
+    """Returns a goal for cycles per message or KiB, compared with the stored release (release.json). The cycles of two runs are
+    comparable, because machines of one kind need about the same number of cycles at any clock rate."""
     return _most(figure, "release", 1.1, text + ", cycles against the stored release's", "no release is slower than the one before")
 
 

@@ -27,7 +27,7 @@ TOP = HERE.parent.parent
 
 
 class Run:
-    """One run: its options, its figures by name, and what could not be measured."""
+    """One run: its options, its figures by name, and the figures that could not be measured."""
 
     def __init__(self, quick, build, realtime):
         self.quick, self.build = quick, build
@@ -157,7 +157,7 @@ def control(run):
 
 
 def idle(run):
-    """Measures the CPU time of an idle rocid with an open device."""
+    """Measures the CPU time of an idle rocid while a program keeps a connected pair of QPs open."""
     holder = subprocess.Popen([str(run.build / "tests/bench/verbs_bench"), "hold"], env=run.env, stdin=subprocess.PIPE)
     time.sleep(0.7)
     ticks = os.sysconf("SC_CLK_TCK")

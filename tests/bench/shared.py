@@ -25,7 +25,7 @@ from local_rocid import ENDS_WITH_US, Rocid, end_on_signals
 
 TOP = Path(__file__).resolve().parent.parent.parent
 PORT = 18996
-PROBE, MOST = 100, 20000  # messages of a run
+PROBE, MOST = 100, 20000  # messages of a probe run, and the maximum of a run
 LIMIT = 60  # seconds for a run
 ENGINE = re.compile(r"rte-worker|lcore|engine")  # names of rocid's threads that run an engine
 
@@ -33,7 +33,7 @@ ENGINE = re.compile(r"rte-worker|lcore|engine")  # names of rocid's threads that
 # (sched_autogroup_enabled; a container is a group too). sched_yield() then gives the CPU only to threads of the same group.
 @dataclasses.dataclass
 class Condition:
-    busy: int = 0  # other programs that never wait
+    busy: int = 0  # number of other programs, which never wait
     one_cpu: bool = False
     sessions: bool = False
 

@@ -68,8 +68,8 @@ struct Rig {
         sim::Qp *a, *b;
         sim::Mr *source, *target;
     };
-    /// The part of the rig that belongs to one engine: the pairs whose `a` is on this engine, and their CQs. One thread uses a
-    /// lane.
+    /// The part of the rig that belongs to one engine: the pairs whose `a` is on this engine, and their CQs. Only one thread
+    /// uses a lane.
     struct Lane {
         sim::Cq *left_cq, *right_cq;
         std::vector<Pair> pairs;

@@ -215,7 +215,7 @@ private:
     const unsigned flags_;
 };
 
-/// Takes all figures from the run with the lowest median. The minimum of each figure would mix different runs.
+/// Takes all figures from the run with the lowest median, because the minimum of each figure would mix different runs.
 Rows latency() {
     constexpr unsigned kRuns = 3;
     Rows rows;
@@ -311,7 +311,7 @@ Rows registration() {
     return rows;
 }
 
-/// Returns the anonymous memory of the process `pid` (rocid). Rings are shared memory and not part of it.
+/// Returns the bytes of anonymous memory of the process `pid` (rocid). Rings are shared memory, so they are not counted.
 uint64_t anonymous_bytes(const char* pid) {
     FILE* f = need(std::fopen((std::string("/proc/") + pid + "/status").c_str(), "r"), "status of rocid");
     char line[256];

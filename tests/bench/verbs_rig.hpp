@@ -49,7 +49,7 @@ struct Device {
     Device(const Device&) = delete;
 };
 
-/// Anonymous memory that was touched and is registered.
+/// Registered anonymous memory, of which every page was written.
 struct Buffer {
     uint8_t* data = nullptr;
     size_t bytes = 0;
@@ -74,7 +74,8 @@ inline ibv_qp* create_qp(const Device& d, ibv_cq* cq, uint32_t depth, uint32_t i
     ibv_qp_init_attr init{};
     init.qp_type = IBV_QPT_RC;
     init.send_cq = init.recv_cq = cq;
-    init.cap = {depth, 2 * depth, 1, 1, inline_bytes};  // a receive slot is free again only when its completion was polled
+    // Twice as many receives as sends, because a receive slot is in use until its completion is polled.
+    init.cap = {depth, 2 * depth, 1, 1, inline_bytes};
     return need(ibv_create_qp(d.pd, &init), "ibv_create_qp");
 }
 

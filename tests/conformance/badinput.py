@@ -113,7 +113,8 @@ def send_noise(client, rng):
 
 
 def random_messages(rocid, gids, seed=1):
-    """Sessions with an open device send random messages on the control socket. Another program must not be affected."""
+    """Sessions with an open device send random messages on the control socket. A server of ibv_rc_pingpong must keep running meanwhile, and
+    afterwards two programs must be able to exchange messages."""
     rng, port = random.Random(seed), free_port()
     neighbour = Program(rocid, Pair('ibv_rc_pingpong', '-n 1000000').command(0, port, gids, False))
     try:

@@ -7,7 +7,7 @@ from lab import BUILD, REPO, Failure, Program, free_port
 
 LOAD = BUILD / 'tests/conformance/rdma_cm/cm_load'
 HALF_LOST = REPO / 'tests/conformance/half_lost.toml'
-MOST_GROWTH = 16 << 20  # permitted growth of rocid's memory over a run, for buffers that it keeps; 100000 leaks of 200 bytes exceed it
+MOST_GROWTH = 16 << 20  # permitted growth of rocid's memory, for buffers that rocid keeps; 100000 leaks of 200 bytes exceed this limit
 
 
 def missing():
@@ -46,7 +46,7 @@ def all_good(code, text):
 
 
 def come_and_go(rocid, total):
-    """Connections that have ended must leave no objects in rocid. rocid's memory may grow by MOST_GROWTH."""
+    """Connections that have ended must leave no objects in rocid. rocid's memory may grow by at most MOST_GROWTH bytes."""
     all_good(*load(rocid, 200, 32, limit=60))
     before, memory = rocid.totals(), resident(rocid)
     code, text = load(rocid, total, 32, limit=60 + total / 50)

@@ -22,7 +22,8 @@ RACES = 10
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One case. In the commands {to} is the server's address and {me} the client's; {port}, {group} and {any} are the port, the group and the wildcard address."""
+    """One case. In the commands {to} is the server's address, {me} is the client's address, {port} is the port, {group} is the multicast
+    group, and {any} is the wildcard address."""
     server: str
     client: str
     path: tuple = ('roci0', 'roci1')  # the server's and the client's device
@@ -30,13 +31,13 @@ class Row:
     port: int = 0  # port of a program that always uses the same one; 0: a free port
     shows: str = ''  # pattern that the client must print
     served: str = ''  # pattern that the server must print
-    joins: bool = False  # there is no listener: the server is ready when it is in a multicast group
-    tcp: bool = False  # the server is ready when it listens on its TCP port, before it listens by rdma_cm
-    by_cm: bool = True  # rdma_cm makes the connection, so the number of its requests must grow
+    joins: bool = False  # the server does not listen: it is ready when it has joined its multicast group
+    tcp: bool = False  # the server is ready when it listens on its TCP port, although it may not listen by rdma_cm yet
+    by_cm: bool = True  # rdma_cm makes the connection, so the number of connection requests must grow
     settings: tuple = () # environment variables, NAME=value
     usual: str = ''  # harmless output that looks like an error
     clients: int = 1  # number of clients, one after the other
-    races: str = ''  # output of a client that was faster than its server permits; the case is then repeated
+    races: str = ''  # pattern of a failure: the client came before its server was ready; run_row() repeats the case
     stays: bool = False  # the server does not end by itself
     limit: float = 60
     in_quick: bool = True
@@ -130,9 +131,9 @@ QPERF = ('rc_lat', 'rc_bw', 'rc_rdma_read_lat', 'rc_rdma_read_bw', 'rc_rdma_writ
 
 
 def storage_and_figures():
-    """Yields the rows of programs from outside the RDMA projects. qperf reaches its server by TCP at the same address, so the address is
-    127.0.0.1. Its server sends its port to the client before it calls rdma_listen(), so the client may be refused. run_row() then repeats
-    the row; therefore each test is a row of its own."""
+    """Yields the rows of programs from outside the RDMA projects. The client of qperf uses one address for TCP and
+    for rdma_cm, so the address is 127.0.0.1. The server of qperf sends its port to the client before it calls rdma_listen(), so the client
+    may be refused. run_row() then repeats the whole row, so each test is a row of its own."""
     # In fio the writer is the client. It requests no retries if the receiver is not ready (rnr_retry_count 0). With --verb=send the server
     # must have posted a receive for every SEND. The server posts --iodepth receives before the first SEND, so here its --iodepth is the
     # number of all SENDs.
@@ -145,8 +146,8 @@ def storage_and_figures():
 
 def libraries():
     """Yields the rows of programs that use rdma_cm through a library. libfabric finds devices by the addresses of network interfaces, or by
-    127.0.0.1, which is roci0. Its pingpong sends the peer's address by TCP. Of UCX 1.13 io_demo connects by address; ucx_perftest
-    cannot."""
+    127.0.0.1, which stands for roci0. fi_pingpong sends the peer's address by TCP. In UCX 1.13, io_demo can connect by address, but
+    ucx_perftest cannot."""
     for kind, most in (('msg', '1m'), ('rdm', '1m'), ('dgram', '4k')):
         told = f'fi_pingpong -p verbs -e {kind} -c -I 20'
         yield Row(f'{told} -B {{port}}', f'{told} -P {{port}} 127.0.0.1', path=('roci0', 'roci0'), tcp=True, by_cm=kind != 'dgram',

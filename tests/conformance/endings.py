@@ -11,8 +11,8 @@ from lab import Failure, Program, Rocid, free_port, gid_indexes
 from pairs import Pair, both_outputs
 from single import DEVICES
 
-LIMIT = 20   # seconds; a program that does not notice the end of rocid would not end
-NOTICED = 1  # second from the kill to the end of each program, at most
+LIMIT = 20   # seconds to wait for a server, for traffic, and for programs that do not notice the end of rocid
+NOTICED = 1  # seconds from the kill of rocid to the end of each program, at most
 LINE = 'connection to rocid at '
 
 

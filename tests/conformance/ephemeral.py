@@ -1,4 +1,4 @@
-"""`roci run` without a running rocid starts one. Separately started programs share it. It ends after the last of them."""
+"""If no rocid runs, `roci run` starts one. Programs that are started separately share this rocid. It ends after the last program."""
 import os
 import pathlib
 import subprocess
@@ -39,7 +39,7 @@ def wait_for(condition, limit, what):
 
 
 def rocids_of(folder):
-    """Returns the processes that serve a socket in this folder."""
+    """Returns the process ids of the rocids whose command line names a path in this folder."""
     found = []
     for entry in pathlib.Path('/proc').iterdir():
         try:
@@ -55,7 +55,7 @@ def life_of_one(uid):
     port = free_port()
     with tempfile.TemporaryDirectory(prefix='roci-user-') as folder:
         os.chown(folder, uid, uid)
-        # Both are started at once, so that they compete to start the rocid.
+        # Starts the server and ibv_devices at once, so that both try to start the rocid.
         server = start(['ibv_rc_pingpong', '-d', 'roci0', '-g', '1', '-c', '-p', str(port)], folder, uid)
         listing = start(['ibv_devices'], folder, uid)
         if 'roci1' not in finish(listing, 'ibv_devices'):
@@ -70,8 +70,8 @@ def life_of_one(uid):
 
 
 def single_device():
-    """With --single there is one device, and a listener must see a client on it at the address of that device. Without --single another
-    rocid must start, with two devices."""
+    """With --single there must be one device, and a listener must see the address of this device as the address of a client. Without
+    --single another rocid must start, with two devices."""
     with tempfile.TemporaryDirectory(prefix='roci-user-') as folder:
         listing = finish(start(['ibv_devices'], folder, os.geteuid(), ('--single',)), 'ibv_devices')
         if 'roci0' not in listing or 'roci1' in listing:

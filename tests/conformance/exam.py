@@ -12,7 +12,7 @@ from lab import ROCI, Failure, Rocid
 PROGRAM = pathlib.Path(__file__).with_name('exam_program.py')
 PYTHON = '/usr/bin/python3'  # the interpreter that has pyverbs
 
-# Patterns of the text per case. They name the cause in words that a user understands.
+# Patterns that the report of `roci why` must match, per case. They name the cause in words that a user understands.
 QUESTIONS = {
     'wrong_rkey': (r'R_Key of a request names no memory region', r'wanted: remote write of 64 bytes at 0x[0-9a-f]+ by key 0xdead00'),
     'wrong_pd': (r'R_Key of a request is of another protection domain', r'by key .* from PD (\d+); its region: .* PD (?!\1)\d+'),
@@ -47,14 +47,14 @@ QUESTIONS = {
     'retry_limit': (r'cause: (the peer did not answer|packets were lost)', r'retry_cnt is 0: a single loss can end the connection'),
     'incast': (r'incast: 12 QPs receive on this device, and packets to \d+ of them were lost',),
 }
-# Patterns for `roci top --once`. {qpn} is the first QP of the set-up, {engine} begins the line of its engine.
+# Patterns that the output of `roci top --once` must match, per case. {qpn} is the number of the first QP of the set-up.
 TOP_QUESTIONS = {
     'tiny_window': (r'^{qpn} +window [5-9]\d%|^{qpn} +window 100%', r'^limit "window" \(\d QPs?\): as many packets as engine.max_inflight'),
     'credits': (r'^{qpn} +credits [5-9]\d%|^{qpn} +credits 100%', r'^limit "credits" \(1 QP\): the peer has no receive posted'),
     'sleeping_engine': (r'^engine 0 slept \d+ times a second, \d+ % of the time', r'engine.idle = "spin"'),
     'shared_cpu': (r'^engine 0 lost its CPU to other threads for \d+ % of the time', r'engine.cpus'),
 }
-# The configuration of rocid in cases that need more than the loopback.
+# Configurations of the cases that need their own rocid.
 CONFIGS = {
     'lossy': '[fault]\nseed = 7\ndrop = 0.01\n',
     'incast': '[fault]\nseed = 7\ndrop = 0.02\n',
@@ -62,7 +62,7 @@ CONFIGS = {
     'tiny_window': '[engine]\nmax_inflight = 8\n[fault]\ndelay_us = 2000\n',
     'shared_cpu': '[engine]\nidle = "spin"\ncpus = "{cpu}"\n',
 }
-PROGRAMS = {'shared_cpu': 'idle_program'}  # the program's case, if its name differs
+PROGRAMS = {'shared_cpu': 'idle_program'}  # the case of exam_program.py, if it has another name than the exam's case
 BUSY = 'import os\nos.sched_setaffinity(0, [{cpu}])\nprint("runs", flush=True)\nwhile True: pass'
 
 
@@ -96,7 +96,7 @@ def top(rocid, *arguments):
 
 @contextlib.contextmanager
 def set_up(rocid, name):
-    """Runs the set-up while the block lasts. Returns the numbers of its QPs."""
+    """Runs a set-up during a `with` block. Yields the numbers of its QPs, as strings."""
     command = rocid.command_of([PYTHON, str(PROGRAM), name])
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as program:
         try:
@@ -116,7 +116,7 @@ def set_up(rocid, name):
 
 @contextlib.contextmanager
 def busy_cpu(cpu):
-    """Runs two programs that use this CPU all the time."""
+    """Runs two programs that use this CPU all the time, during a `with` block."""
     command = [PYTHON, '-c', BUSY.format(cpu=cpu)]
     some = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(2)]
     try:
@@ -148,7 +148,7 @@ def last_cpu():
 
 def answer(rocid, name):
     """Checks the report of `roci why` while the program lives. If the report names a cause, rocid must still report the QP after the end of the
-    program, and the program's standard error must name the cause."""
+    program. If the first completion in error has the vendor_err of this cause, the program's standard error must name the cause."""
     command = rocid.command_of([PYTHON, str(PROGRAM), name])
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as program:
         said = []
@@ -197,7 +197,7 @@ def case(name):
     return with_its_own
 
 
-# Programs that connect by address (rdma_cm), and what `roci why --cm` must say of them, as they run and once they have ended.
+# Programs that connect by address (rdma_cm), and patterns that the report of `roci why --cm` must match after the program has failed.
 CM_QUESTIONS = {
     'nobody listens': ('rping -c -a 10.77.0.2 -I 10.77.0.1 -p 4711 -C 1',
                        (r'TCP to ::ffff:10.77.0.2 port 4711', r'cause: nobody listens on that port at the peer', r'REJ, reason 8')),

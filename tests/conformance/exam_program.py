@@ -2,9 +2,9 @@
 
     exam_program.py CASE
 
-Prints a line `completion STATUS VENDOR_ERR` per completion that the case waits for, then `QPs A B`, then `ready`. Ends when its standard
+Prints lines `completion STATUS VENDOR_ERR` for completions that the case waits for, then `QPs A B`, then `ready`. Ends when its standard
 input ends. If a case returns a function as a third value, the program calls this function repeatedly until standard input ends, to make
-traffic. Of this traffic the program prints only completions in error.
+traffic. Of the completions of stream() the program prints only those in error.
 """
 import mmap
 import select
@@ -109,7 +109,7 @@ def write(a, b, **how):
 
 
 def message(a, b, length=64, receive=None):
-    """Executes one SEND from a to b. Before it, b posts a receive of `receive` bytes, or none."""
+    """Executes one SEND from a to b. If `receive` is not None, b first posts a receive of that many bytes."""
     if receive is not None:
         b.receive(receive)
     a.send(a.sge(length))
@@ -390,7 +390,7 @@ def incast():
 
 
 def bulk():
-    """Not part of the exam: a flow whose figures `roci top` shows."""
+    """Makes a flow whose figures `roci top` shows. This case is not part of the exam."""
     a, b = pair(LONG_WAIT, LONG_WAIT)
     return a, b, stream(a, b, SIZE, 8)
 

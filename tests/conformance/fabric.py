@@ -25,7 +25,8 @@ def ucx_lists_our_transports(rocid):
 
 @dataclasses.dataclass(frozen=True)
 class Perftest:
-    """One run of ucx_perftest between the two devices. `transport` is UCX's (-x, the level below UCP), or None if UCP chooses."""
+    """One run of ucx_perftest between the two devices. `transport` is the argument of -x (a transport below UCP), or None if UCP
+    chooses the transport."""
     test: str
     size: int = 8
     count: int = 500

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""perftest's own figures over rocid: bandwidth, message rate, latency. Prints a table.
+"""Prints a table of the figures that perftest reports over rocid: bandwidth, message rate and latency.
 
     tests/conformance/figures.py [--seconds N]
 """

@@ -1,4 +1,4 @@
-"""A client that writes random data over all memory that it shares with rocid, while another client must not be affected."""
+"""A client that writes random data into the memory that it shares with rocid. rocid and another client must not be affected."""
 import errno
 import mmap
 import os
@@ -16,7 +16,7 @@ NO_HANDLE = 0xFFFFFFFF
 QPS = 8
 SESSIONS = 10
 PATIENCE = 30
-SECONDS = 0.3  # seconds of random writes per session; its QPs are soon in error
+SECONDS = 0.3  # seconds of random writes per session, at least
 
 # enum ibv_qp_attr_mask
 STATE, ACCESS, PKEY, PORT, AV, MTU = 1, 8, 16, 32, 128, 256
@@ -34,7 +34,7 @@ def qp_attr(state, dest_qpn, gid):
 
 
 class Scribbler(Client):
-    """A session whose queue pairs are connected to each other. All of its shared memory is mapped."""
+    """A session each of whose queue pairs is connected to itself. All memory that the session shares with rocid is mapped."""
 
     def __init__(self, rocid, seed):
         super().__init__(rocid)
@@ -51,7 +51,7 @@ class Scribbler(Client):
             self.make_qp(pd, cq)
 
     def request_queue(self, op, body):
-        """A request that needs memory for queues: makes the chunk that rocid asks for."""
+        """Sends a request that needs memory for queues. If rocid asks for a chunk of memory, adds the chunk and repeats the request."""
         reply = self.request(op, body)
         while reply[0] == errno.ENOMEM and self.wanted_chunk:
             chunk, length = os.memfd_create('queues', os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC), self.wanted_chunk
@@ -69,7 +69,7 @@ class Scribbler(Client):
         return reply[1], reply[3]
 
     def keep_maps(self, fds):
-        """Maps whatever can be mapped writable: doorbells, not pipes and eventfds."""
+        """Maps the descriptors that can be mapped writable, such as doorbells. Pipes and eventfds cannot be mapped."""
         for fd in fds:
             try:
                 self.maps.append(mmap.mmap(fd, os.fstat(fd).st_size))
@@ -108,7 +108,7 @@ class Scribbler(Client):
 
 
 def states_of_qps(rocid, client):
-    """Returns the states of the client's QPs in rocid. The client is the session with that number of QPs."""
+    """Returns the states of the client's QPs in rocid. The session of the client is recognised by its QPS queue pairs."""
     sessions = [s for s in rocid.status()['sessions'] if len(s['qps']) == QPS]
     return [qp['state'] for s in sessions for qp in s['qps']] if client.maps else []
 
@@ -121,12 +121,12 @@ def scribbling_client(rocid, gids, seed=1):
         while time.monotonic() < end:
             client.scribble()
         while 'ERR' not in states_of_qps(rocid, client) and time.monotonic() < end + PATIENCE:
-            client.scribble()  # on a busy machine it may take longer until a write hits a queue's own words
+            client.scribble()  # on a busy machine it may take longer until a write hits words that rocid reads
         if 'ERR' not in states_of_qps(rocid, client):
             raise Failure(f'no QP went into error (seed {seed + number}): was anything scribbled on?')
         rocid.check_alive()
         if number == 0:
-            run_pair(rocid, Pair('ibv_rc_pingpong', '-c -n 500'), gids, quick=False)  # beside the broken session
+            run_pair(rocid, Pair('ibv_rc_pingpong', '-c -n 500'), gids, quick=False)  # the broken session still exists
         client.close()
     wait_for_totals(rocid, before)
     run_pair(rocid, Pair('ibv_rc_pingpong', '-c -n 500'), gids, quick=False)

@@ -39,13 +39,13 @@ def make_rounds(count, seed):
 
 
 def play(rocid, one, gids):
-    """Starts both programs, kills the victim after its delay, and then the other program. If the server is to be killed within 20 ms,
-    starts no client."""
+    """If the victim is the server and its delay is below 20 ms, starts and kills only the server. Otherwise starts both programs, kills the
+    victim after its delay, and then kills the other program."""
     port = free_port()
     sides = [Program(rocid, one.pair.command(0, port, gids, quick=False))]
     try:
         if one.victim == 0 and one.delay < 0.02:
-            time.sleep(random.random() * 0.2)  # the server runs alone and is killed during its own start
+            time.sleep(random.random() * 0.2)  # the server is killed during its start
         else:
             sides[0].wait_listening(port)
             sides.append(Program(rocid, one.pair.command(1, port, gids, quick=False)))
@@ -103,7 +103,7 @@ class Bystander:
 
 
 def storm(rocid, gids, count, seed):
-    """Executes `count` kills. The seed repeats the choice of victims and delays; the machine determines the exact moments."""
+    """Executes `count` kills. The same seed gives the same victims and delays, but the exact moments differ from run to run."""
     run_pair(rocid, CHECK, gids, quick=False)  # so that `before` includes the objects that rocid creates once and keeps
     before = rocid.totals()
     with Bystander(rocid) as bystander:

@@ -24,13 +24,13 @@ class Failure(Exception):
 
 
 def shown(path):
-    """Returns a path relative to the repository."""
+    """Returns a path, relative to the repository if it is inside."""
     path = pathlib.Path(path)
     return str(path.relative_to(REPO)) if path.is_relative_to(REPO) else str(path)
 
 
 def begin(command, log_path):
-    """Starts a rocid by its command, with its log in a file. Returns (process, whether it serves). A rocid that does not serve has ended."""
+    """Starts a rocid with its log in a file. Returns (process, whether rocid serves). A rocid that does not serve has ended."""
     read_end, write_end = os.pipe()
     os.set_inheritable(write_end, True)
     with open(log_path, 'wb') as log:
@@ -45,7 +45,7 @@ def begin(command, log_path):
 
 
 def finish(process, how=signal.SIGTERM, limit=30):
-    """Ends a rocid. Kills it after `limit` seconds; then returns False."""
+    """Ends a rocid by the signal `how` and returns True. If the rocid still runs after `limit` seconds, kills it and returns False."""
     if process is None or process.poll() is not None:
         return True
     process.send_signal(how)
@@ -59,7 +59,7 @@ def finish(process, how=signal.SIGTERM, limit=30):
 
 
 class Rocid:
-    """A rocid on the loopback with its own socket; use with `with`."""
+    """A rocid with its own socket, on the loopback or with a configuration file. It runs during a `with` block."""
 
     def __init__(self, config=None, args=()):
         self.folder = tempfile.TemporaryDirectory(prefix='roci-lab-')
@@ -135,7 +135,7 @@ class Program:
 
     def kill(self):
         try:
-            os.killpg(self.process.pid, signal.SIGKILL)  # the program has its own session, so this is its process group
+            os.killpg(self.process.pid, signal.SIGKILL)  # the program has its own session, so its pid is also its process group
         except ProcessLookupError:
             pass
         self.process.wait()

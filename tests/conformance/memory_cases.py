@@ -1,5 +1,6 @@
-"""Control groups (cgroup v2, or v1) that are charged for memory: rocid's, with a limit of 256 MiB, and its clients'. The last case is a
-rocid without capabilities."""
+"""Tests which control group (cgroup v1 or v2) is charged for memory: rocid's group, which has a limit of 256 MiB, or a client's group. The
+last cases run rocids without capabilities."""
+import contextlib
 import os
 import pathlib
 import time
@@ -27,7 +28,7 @@ class Group:
         self.path = root / f'roci-test-{os.getpid()}-{name}'
         self.path.mkdir()
         try:
-            (self.path / self.peak).read_text()  # memory.peak is of Linux 5.19
+            (self.path / self.peak).read_text()  # memory.peak needs Linux 5.19
             if limit is not None:
                 (self.path / self.max).write_text(str(limit))
         except OSError:
@@ -93,8 +94,8 @@ def run_test(rocid, group, name, environment):
 
 
 def untouched_memory():
-    """Programs register 2 GiB of untouched memory, create the largest CQ, and remove pages of registered memory. The first two must be
-    charged for it, and rocid must stay within its limit."""
+    """Programs register 2 GiB of untouched memory, create the largest CQ, and remove pages of registered memory. The control groups of
+    the first two programs must be charged for this memory, and rocid must stay within its limit."""
     def body(rocid, own):
         start = own.peak_bytes()
         with Group('client') as client:
@@ -122,11 +123,10 @@ def as_user(uid, command):
 
 
 def unprivileged():
-    """A rocid without any capability must access all memory of another user's program, also memory that it cannot share."""
+    """A rocid without any capability must access all memory of another user's program, also memory that rocid cannot share."""
     rocid = Rocid(args=('--set', 'rocid.socket_mode=0o666'))
     os.chmod(rocid.folder.name, 0o777)
-    # Without XDG_RUNTIME_DIR, EAL creates /tmp/dpdk for this user alone, and rocids of other users print an error.
-    rocid.command = as_user(ROCID_USER, ['env', f'XDG_RUNTIME_DIR={rocid.folder.name}', *rocid.command])
+    rocid.command = as_user(ROCID_USER, rocid.command)
     with rocid:
         names = 'EveryKindOfMemoryCanBeRegistered', 'ASharedMappingOfARegularFileCanBeRegistered'
         tests = [MEMORY_TEST, '--gtest_filter=' + ':'.join(f'Memory.{name}' for name in names)]
@@ -136,5 +136,20 @@ def unprivileged():
         rocid.check_alive()
 
 
-UNPRIVILEGED = {'a rocid without capabilities reaches all memory of another user': unprivileged}
+def two_users():
+    """The rocids of two users run at the same time. None may make a folder that the other needs."""
+    with contextlib.ExitStack() as stack:
+        rocids = [Rocid() for _ in range(2)]
+        for uid, rocid in zip((ROCID_USER, OTHER_USER), rocids):
+            os.chmod(rocid.folder.name, 0o777)
+            rocid.command = as_user(uid, ['env', '-u', 'XDG_RUNTIME_DIR', '-u', 'RUNTIME_DIRECTORY', *rocid.command])
+            stack.enter_context(rocid)
+        for rocid in rocids:
+            rocid.check_alive()
+            if 'EAL:' in rocid.log():
+                raise Failure(rocid.log()[-800:])
+
+
+UNPRIVILEGED = {'a rocid without capabilities reaches all memory of another user': unprivileged,
+                'rocids of two users without root': two_users}
 CASES = {'a rocid of 256 MiB: who registers memory and makes queues pays for them': untouched_memory}

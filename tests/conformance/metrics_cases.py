@@ -37,7 +37,7 @@ def value(text, series):
 
 
 def monitored():
-    """Every line of the metrics parses. A counter grows with traffic. The dashboard uses only metrics that rocid exports."""
+    """Every line of the metrics must parse, a counter must grow with traffic, and the dashboard may use only metrics that rocid exports."""
     port = lab.free_port()
     with Rocid(args=['--set', f'rocid.metrics="127.0.0.1:{port}"']) as rocid:
         before = scrape(port)
@@ -60,7 +60,7 @@ def monitored():
         except urllib.error.HTTPError as error:
             if error.code != 404:
                 raise Failure(f'GET /else: {error.code}, 404 wanted') from None
-        with socket.create_connection(('127.0.0.1', port)) as silent:  # sends nothing; rocid must end nevertheless
+        with socket.create_connection(('127.0.0.1', port)) as silent:  # a client that sends nothing must not keep rocid from ending
             del silent
             rocid.process.terminate()
             if rocid.process.wait(20) != 0:
@@ -73,7 +73,7 @@ def no_promtool():
 
 
 def promtool():
-    """promtool parses the metrics. With code 3 it only advises other names and units."""
+    """promtool must parse the metrics. Its exit code 3 means only that it advises other names or units."""
     port = lab.free_port()
     with Rocid(args=['--set', f'rocid.metrics="127.0.0.1:{port}"']) as rocid:
         pcap.run_pingpong(rocid, {device: lab.gid_indexes(rocid, device) for device in single.DEVICES})
@@ -121,7 +121,7 @@ def wait_for_series(port, wanted, exporter, limit=30):
 
 
 def node_exporter(rocid, gids):
-    """Debian's node exporter, unmodified, reads devices and changing counters from the view of `roci run`."""
+    """Debian's unmodified node exporter, started by `roci run`, must read the devices and see counters grow."""
     port = lab.free_port()
     exporter = Program(rocid, [NODE_EXPORTER, '--collector.disable-defaults', '--collector.infiniband', f'--web.listen-address=127.0.0.1:{port}'])
     try:

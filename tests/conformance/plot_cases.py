@@ -19,7 +19,7 @@ from lab import REPO, ROCI, Failure, Program, Rocid, free_port
 
 EXCERPT = REPO / 'tests/data/rxe-excerpt.pcap'
 FAILED, NOT_ROCE, REFUSED = 1, 2, 3
-RING = 32768  # frames of 128 bytes that wait for the reader of a capture (TapRing::slots)
+RING = 32768  # number of frames of 128 bytes that can wait for the reader of a capture (TapRing::slots)
 BROWSERS = ('chromium', 'chromium-browser', 'google-chrome')
 FLAGS = ('--headless', '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking',
          '--disable-component-update', '--disable-sync', '--hide-scrollbars', '--window-size=1180,1500')
@@ -57,7 +57,7 @@ def lossy_run(folder):
 
 
 def busiest(data):
-    """Returns the direction with the most requests."""
+    """Returns the direction of a connection with the most packets."""
     return max((s for c in data['connections'] for s in c['streams']), key=lambda s: s['counts']['packets'])
 
 
@@ -126,7 +126,7 @@ def ends_while_looked_at(rocid, gids):
             line = looking.stderr.readline()
             traffic.end()
             said, more = looking.communicate(timeout=60)
-        # The queue pair may have ended before its first frame was captured. Then there is nothing to draw.
+        # The queue pair may have ended before its first frame was captured. Then there is nothing to draw, and the exit code is 4.
         if looking.returncode not in (0, 4):
             raise Failure(f'roci plot of a queue pair that ended returned {looking.returncode}: {line}{said}{more}')
         need(' '.join((said + more).split()), f'Queue pair {qpn} ended after', 'roci plot')

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes what docs/see.md shows, from real runs: the screen of `roci top`, and the picture of a page of `roci plot`.
+"""Records what docs/see.md shows, from real runs: the screen of `roci top`, and the picture of a page of `roci plot`.
 
     tests/conformance/record.py top [--write]     needs tmux and pyverbs; prints the screen
     tests/conformance/record.py plot [--write]    needs perftest and Chromium; says where the picture is
@@ -23,7 +23,7 @@ from lab import REPO, ROCI, Failure, Rocid
 PAGE, PICTURE = REPO / 'docs/see.md', REPO / 'docs/plot.png'
 MARK = '<!-- recorded by tests/conformance/record.py -->\n'
 PROGRAMS = ('bulk', 'credits', 'sleeping_engine', 'not_connected')
-SHOWN = 700_000  # nanoseconds of the picture
+SHOWN = 700_000  # nanoseconds that the picture shows
 SIZE = '--window-size=1180,1400'
 
 
@@ -44,7 +44,7 @@ def top(write):
 
 
 def around_most_losses(stream):
-    """Returns the begin of the SHOWN nanoseconds that have the most lost packets."""
+    """Returns the start of an interval of SHOWN nanoseconds with as many lost packets as possible."""
     events = stream['events']
     times = [t for t, flags in zip(events['t'], events['f']) if flags & 1]
     begins = [max(0, t - SHOWN // 3) for t in times]

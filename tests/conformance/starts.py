@@ -20,7 +20,7 @@ def engines_on_ordinary_pages():
 
 
 def log_of(process, path):
-    """Returns the messages of a rocid that must end."""
+    """Waits until a rocid ends, and returns its messages. Raises Failure if it does not end."""
     try:
         process.wait(lab.START_LIMIT)
     except subprocess.TimeoutExpired:
@@ -51,7 +51,7 @@ def two_at_once():
                     raise lab.Failure('both gave up')
             finally:
                 for process in both:
-                    lab.finish(process, signal.SIGKILL)  # the socket file remains
+                    lab.finish(process, signal.SIGKILL)  # so that the socket file remains
         with open(logs[0], 'wb') as file:
             last = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file)
         wait_for(lambda: 'serving' in pathlib.Path(logs[0]).read_text(), 'a rocid in the place of a killed one', logs)
@@ -69,7 +69,7 @@ def wait_for(come, what, logs):
 
 
 def beside_one_that_waits():
-    """A virtio_user server treats its first connection as the peer. So another rocid must not connect to its path."""
+    """A virtio_user server treats its first connection as the peer, so another rocid must not connect to the server's path."""
     with tempfile.TemporaryDirectory(prefix='roci-starts-') as folder:
         pathlib.Path(f'{folder}/rocid.toml').write_text(
             f'[memory]\nmbufs = 1024\n[[device]]\nname = "roci0"\nport = "virtio_user"\nrole = "server"\npath = "{folder}/virtio.sock"\n')
@@ -117,7 +117,7 @@ def tells_its_manager():
 
 
 def without_its_manager():
-    """If the manager's socket does not exist, rocid must start, and its log must say so."""
+    """If the manager's socket does not exist, rocid must start and log that it could not notify the manager."""
     os.environ['NOTIFY_SOCKET'] = '/nonexistent/notify'
     try:
         with lab.Rocid() as rocid:
@@ -145,8 +145,8 @@ def speaks_for_no_program():
 
 
 def by_each_icrc_kernel():
-    """rocid must use the CRC kernel that ROCI_CRC names, or another one if this processor does not support it. The log must name the kernel
-    of the status, and a kernel that was refused."""
+    """rocid must use the CRC kernel that ROCI_CRC names. If this processor does not support that kernel, rocid must use another one and log
+    the refusal. The log must name the kernel that the status names."""
     for wanted in ('table', 'pclmul', 'vpclmul256', 'vpclmul512', 'nonsense'):
         os.environ['ROCI_CRC'] = wanted
         try:

@@ -1,4 +1,4 @@
-"""Counters: `roci stat` compared with a capture, the files of the sysfs view, and the options of `roci stat`."""
+"""Counters: `roci stat` compared with a capture and with the files in /sys, and the options of `roci stat`."""
 import json
 import os
 import pathlib
@@ -56,7 +56,7 @@ def as_a_capture(rocid, gids):
 
 
 def files_are_live(rocid, gids):
-    """A running program must see a counter in /sys change. The files must equal `roci stat`; the unit of port_*_data is four bytes."""
+    """A running program must see a counter in /sys change. Three files must equal `roci stat`; the unit of port_*_data is four bytes."""
     watcher = Program(rocid, ['sh', '-c', 'f=/sys/class/infiniband/roci0/ports/1/counters/port_xmit_packets; a=$(cat $f); echo first $a; '
                                           'while [ "$(cat $f)" = "$a" ]; do sleep 0.05; done; echo moved'])
     end = time.monotonic() + 20

@@ -31,7 +31,7 @@ def no_terminal():
 
 
 def shows_a_flow(rocid):
-    """Rates per engine, device and QP, with a limit of each flow, fit into 100 columns."""
+    """The rates of engines, devices and QPs, and the limit of a flow, must be shown within 100 columns."""
     with exam.set_up(rocid, 'bulk') as (a, b):
         text = exam.top(rocid)
         row = re.search(rf'(?m)^{a} +(\w+) \d+% +[\d.]+[MG] ', text)
@@ -84,7 +84,7 @@ def status_fits_forty_columns(rocid):
 
 
 def recorded_as_it_is(rocid):
-    """docs/see.md has the same headings."""
+    """docs/see.md must have the same headings as the screen."""
     with exam.set_up(rocid, 'bulk'):
         text = exam.top(rocid, '--interval', '0.2')
     page = [line.split() for line in (REPO / 'docs/see.md').read_text(encoding='utf-8').splitlines()]
@@ -125,7 +125,7 @@ def needs_a_terminal(rocid):
 
 
 class Terminal:
-    """A terminal of tmux with one program. It has its own tmux server."""
+    """A terminal of tmux with one program. The terminal has its own tmux server."""
 
     def __init__(self, command, columns, lines):
         self.folder = tempfile.TemporaryDirectory(prefix='roci-tmux-')
@@ -177,7 +177,7 @@ class Terminal:
 
 
 def in_a_terminal(rocid):
-    """Keys and a new window size work. The key q ends the program."""
+    """The key s must change the order, a new window size must change the columns, and the key q must end the program."""
     with exam.set_up(rocid, 'bulk') as (a, _), Terminal([ROCI, 'top', '--interval', '0.2', '--socket', rocid.socket], 100, 40) as terminal:
         screen = terminal.wait_for(rf'^{a} +\w+ \d+%')
         if 'sorted by rate' not in screen or 'q quit' not in screen:

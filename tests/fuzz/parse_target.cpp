@@ -48,7 +48,7 @@ void check_accessors(const Packet& p, const Input& in) {
     require(text.find(p.info->name) != std::string::npos, "description names the opcode", in);
 }
 
-/// A loss report that is accepted is the same after it was written and read again.
+/// An accepted loss report must be unchanged after it is written and read again.
 void check_loss_report(const Packet& p, const Input& in) {
     wire::LossReport report, again;
     if (p.opcode != wire::kLossReportOpcode || !wire::read_loss_report(p.payload, p.payload_length, report)) return;

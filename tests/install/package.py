@@ -18,12 +18,13 @@ TRIAL = r'''set -e
 roci doctor >/doctor || true
 ! grep STOPS /doctor
 roci run -- ib_write_bw -d roci0 -x 1 -F -n 1000 >/server 2>&1 &
+server=$!
 for n in $(seq 300); do
     grep -q ':4853 .* 0A ' /proc/net/tcp && break
     sleep 0.1
 done
 roci run -- ib_write_bw -d roci1 -x 1 -F -n 1000 127.0.0.1 || { cat /server; exit 1; }
-wait
+wait $server || { cat /server; exit 1; }
 '''
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Checks which folders may include which, that a file of stack/ uses the namespace of its folder or of an enclosing one, and the length of files
-and functions. Prints every violation. The exit code is 1 if there is one.
+"""Checks which folders include which, that a file of stack/ uses the namespace of its folder, of an enclosing folder or a nested one, and the
+length of files and functions. Prints every violation. The exit code is 1 if there is one.
 
     tests/layering/check_layers.py [SOURCE_ROOT]
 """
@@ -86,7 +86,7 @@ def problem_with(relative, bracket, path):
     return f'{relative.parent} may not include "{path}" (allowed: {", ".join(sorted(allowed))})'
 
 
-# A file of stack/ declares things in the namespace of its folder or of an enclosing folder.
+# A file of stack/ declares things in the namespace of its folder, of an enclosing folder, or in a namespace within that of its folder.
 def problem_with_namespace(relative, namespace):
     folders = relative.parts[1:-1]
     if relative.parts[0] != 'stack':

@@ -103,8 +103,8 @@ TEST_F(Congestion, ANotifiedWindowIsSmallerAndGrowsAgain) {
     EXPECT_EQ(inside().adaptation.rate, 0u);
 }
 
-/// The link holds about 30 packets. While lost packets are repaired, the window must allow at least as many again, because the
-/// link would otherwise be idle.
+/// The link holds about 30 packets. While lost packets are repaired, the window must allow at least 30 more packets, so that the
+/// link does not become idle.
 TEST_F(Congestion, RandomLossLeavesPacketsForTheTimeOfRepairs) {
     join();
     for (int i = 0; i < 8; ++i) write(1 << 20);

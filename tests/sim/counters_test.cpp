@@ -175,7 +175,7 @@ TEST_F(CountersTest, ArePublishedBeforeASleepAndEvery128Rounds) {
     const uint64_t before = of_device().at("tx_messages"), frames = of_device().at("tx_frames");
     a.client.post_send(qp, a.send(1, 0, 100));
     engine.poll(world.now());
-    engine.settle_sleepers();  // as the lcore before it sleeps
+    engine.settle_sleepers();  // as the lcore does before it sleeps
     EXPECT_EQ(of_device().at("tx_messages"), before + 1);
     EXPECT_EQ(of_device().at("tx_frames"), frames + 1);
     a.client.post_send(qp, a.send(2, 0, 100));
@@ -223,7 +223,8 @@ const Refused kRefused[] = {
      [](CountersTest& t) { t.puppet.send(Operation::flush, t.write_at(t.first, t.a.mr.address(), t.a.mr.rkey, 64)); }},
     {"request_too_many_reads", kNakInvalid,
      [](CountersTest& t) {
-         constexpr uint32_t kPackets = 100;  // packets of each response, so that no READ is answered when the fifth READ arrives
+         constexpr uint32_t kPackets =
+             100;  // packets per response: so many that no response is complete when the fifth READ arrives
          for (uint32_t i = 0; i < 5; ++i)
              t.puppet.send(Operation::read_request,
                            t.write_at(t.first + i * kPackets, t.a.mr.address(), t.a.mr.rkey, kPackets * CountersTest::kMtu));

@@ -32,7 +32,7 @@ struct Fairness : ::testing::Test {
     std::vector<std::unique_ptr<Side>> sides;
     std::map<std::pair<uint32_t, uint32_t>, std::vector<Qp*>> qps_of;  ///< QPs of storms, by host and user
 
-    /// Makes the link very fast, so that the users compete for the engine and not for the link.
+    /// Makes the links very fast, so that the users compete for the engine and not for a link.
     Fairness() {
         for (uint32_t h = 0; h < 2; ++h) world.net().link(world.host(h).endpoint(0)).bits_per_second = 100'000'000'000'000;
         connect(a.client, qa, b.client, qb);
@@ -64,11 +64,11 @@ struct Fairness : ::testing::Test {
         }
         return most;
     }
-    /// Runs `storm` for a twentieth of `duration`, and then for `duration`. Returns what the QPs of the user's storms on this
-    /// host send per second in this time.
-    struct Rates {
+    struct Rates {  ///< per second
         double bytes, packets;
     };
+    /// Runs `storm` for a twentieth of `duration`, and then for `duration`. Returns the bytes and packets per second that the QPs
+    /// of the user's storms on this host send during `duration`.
     Rates rates_of(uint32_t host, uint32_t uid, const std::function<void()>& storm, Nanos duration = 100'000'000) {
         const auto run = [&](Nanos time) {
             const Nanos end = world.now() + time;
@@ -119,6 +119,92 @@ TEST_F(Fairness, AStormOfWritesDelaysNoOtherUser) {
 TEST_F(Fairness, AStormOfReadsDelaysNoOtherUser) {
     const uint64_t alone = rounds_of_a_send();
     EXPECT_LE(rounds_of_a_send(storm(WrOpcode::rdma_read, kAttacker, 200)), alone + kDelay);
+}
+
+/// A message waits for the frames of other users in the same round, so the rounds that users share are short.
+TEST_F(Fairness, ARoundNextToAnotherUserSendsFewFrames) {
+    constexpr uint64_t kFrame = 1024, kHeaders = 80, kAlone = 64;
+    constexpr uint64_t kShared = 48;  // the cost of 46 frames, and turns of 8
+    auto mine = storm(WrOpcode::rdma_write, kAttacker, 40);
+    uint64_t before = 0, most = 0;  // bytes that the attacker has sent, and the most in a round
+    const auto count = [&] {
+        mine();
+        uint64_t bytes = 0;
+        for (const Qp* q : qps_of[{0, kAttacker}]) bytes += world.host(0).shared().qps.find(q->qpn)->counters.tx_bytes;
+        most = std::max(most, bytes - std::exchange(before, bytes));
+    };
+    const auto most_alone = [&] {
+        world.run_for(20'000'000);  // the victim's last turn is forgotten
+        count();
+        most = 0;
+        rates_of(0, kAttacker, count, 200'000);
+        return most;
+    };
+    EXPECT_GE(most_alone(), kAlone * kFrame);
+    rounds_of_a_send(mine);
+    count();
+    most = 0;
+    rounds_of_a_send(count);
+    EXPECT_LE(most, kShared * (kFrame + kHeaders));
+    EXPECT_GE(most_alone(), kAlone * kFrame);
+}
+
+/// Responses to READs have turns before requests. They must not take more than the share of their user.
+TEST_F(Fairness, ResponsesToReadsLeaveAnothersShortMessagesTheirShare) {
+    auto reads = storm(WrOpcode::rdma_read, kAttacker, 16);
+    std::vector<Qp*>& mine = qps_of[{1, kVictim}];
+    for (int i = 0; i < 8; ++i) {
+        Qp &x = b.qp({.max_send_wr = 128}), &y = a.qp();
+        connect(b.client, x, a.client, y);
+        mine.push_back(&x);
+    }
+    const auto both = [&] {
+        reads();
+        for (Qp* q : mine)
+            while (b.client.post_send(*q, b.rdma(WrOpcode::rdma_write, 1, 0, 64, a.mr.address(), a.mr.rkey))) {
+            }
+        b.poll_all();
+    };
+    const auto cost = [](const Rates& r) { return r.bytes + 512 * r.packets; };
+    const double victim = cost(rates_of(1, kVictim, both, 500'000)), attacker = cost(rates_of(1, kAttacker, both, 500'000));
+    EXPECT_GT(victim, attacker * 2 / 3);
+}
+
+/// Delivery of the copies takes more time than sending, so the sender pays for the members.
+TEST_F(Fairness, TheSenderOfAMulticastPacketPaysForItsCopies) {
+    constexpr uint32_t kMembers = 64, kQkey = 77;
+    Gid group;
+    group.bytes = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 239, 1, 2, 3};
+    Side& s = side(0, kAttacker);
+    const auto datagram_qp = [&]() -> Qp& {
+        Qp& q = s.qp({.type = IBV_QPT_UD});
+        s.client.to_init(q, kQkey);
+        s.client.to_state(q, IBV_QPS_RTR);
+        abi::QpAttr rts{};
+        rts.qp_state = IBV_QPS_RTS;
+        EXPECT_EQ(s.client.try_modify(q, IBV_QP_STATE | IBV_QP_SQ_PSN, rts), 0) << s.client.reason();
+        return q;
+    };
+    for (uint32_t i = 0; i < kMembers; ++i)
+        ASSERT_EQ(s.client.try_mcast(abi::Op::attach_mcast, datagram_qp(), group), 0) << s.client.reason();
+    Qp& sender = datagram_qp();
+    Peer to = s.client.self(sender);
+    to.gid = group;
+    SendWr wr = s.send(1, 0, 64);
+    wr.ah = s.client.create_ah(s.pd, to);
+    wr.remote_qpn = io::kMulticastQpn;
+    wr.remote_qkey = kQkey;
+    qps_of[{0, kAttacker}] = {&sender};
+    auto mine = storm(WrOpcode::rdma_write, kVictim, 16);
+    const auto both = [&] {
+        mine();
+        while (s.client.post_send(sender, wr)) {
+        }
+        s.poll_all();
+    };
+    const double others = rates_of(0, kVictim, both, 500'000).packets, sent = rates_of(0, kAttacker, both, 500'000).packets;
+    EXPECT_GT(sent, 0);
+    EXPECT_GT(others, 5 * sent);
 }
 
 TEST_F(Fairness, TheStormWouldDelayItsOwnUser) {

@@ -21,7 +21,7 @@ struct HostileClient : ::testing::Test {
         connect(bad.client, bad_qp, peer.client, bad_peer);
         connect(good.client, good_qp, peer.client, good_peer);
     }
-    /// Sends one message of the honest client in each direction.
+    /// Sends one message from the honest client to its peer. The message must arrive.
     void honest_traffic() {
         ++tag;
         fill(good.mr.data(), 3000, tag);
@@ -242,7 +242,7 @@ TEST_F(HostileClient, DyingInTheMiddleLeavesNothing) {
 
 // ---- peers ----------------------------------------------------------------------------------------------------------
 
-/// The payload of an inquiry or a loss report near `psn`.
+/// Returns the payload of an inquiry or a loss report near `psn`.
 std::vector<uint8_t> random_report(Rng& rng, Psn psn) {
     wire::LossReport r;
     r.kind = rng.chance(0.3) ? wire::ReportKind::inquiry : wire::ReportKind::report;

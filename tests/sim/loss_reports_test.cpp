@@ -1,4 +1,5 @@
-// Loss reports: which packets a requester repeats because of them, what a responder reports, and what wrong reports can do.
+// Tests of loss reports: the packets that a requester repeats because of them, the holes that a responder reports, and the effect
+// of wrong reports.
 #include "qp/reorder_pool.hpp"
 #include "qp/shared.hpp"
 #include "qp/state.hpp"
@@ -18,7 +19,7 @@ struct Reports : Responder {
     void SetUp() override { puppet.knows_reports = true; }
     uint64_t count(Counter c) { return world.host(0).counter(c); }
     qp::Qp& state_of() { return *world.host(0).shared().qps.find(qp.qpn); }
-    /// A report that lacks `holes`, has everything else up to `newest`, and covers everything up to the last hole.
+    /// Returns a report of the packets from `base` to the last of `holes`: all of them have arrived except `holes`.
     LossReport report(uint32_t base, uint32_t newest, std::initializer_list<uint32_t> holes) {
         LossReport r;
         r.kind = ReportKind::report;
@@ -47,21 +48,21 @@ struct Reports : Responder {
         EXPECT_TRUE(wire::read_loss_report(g.packet.payload, g.packet.payload_length, r));
         return r;
     }
-    /// The PSNs of requests, without loss reports.
+    /// Returns the PSNs of the requests in `got`, without loss reports.
     static std::vector<uint32_t> requests(const std::vector<Puppet::Got>& got) {
         std::vector<uint32_t> v;
         for (const auto& g : got)
             if (!is_report(g)) v.push_back(g.psn());
         return v;
     }
-    /// Likewise, on a QP that was reset.
+    /// Resets the QP, connects it again, and loses a packet as lose_one() does.
     void lose_one_of_a_new_qp() {
         a.client.to_state(qp, IBV_QPS_RESET);
         join();
         serial = 0;
         lose_one(40);
     }
-    /// Loses 0x103 of the first `packets` packets. The requester inquires.
+    /// Writes `packets` packets and reports 0x103 as missing. The requester must send an inquiry and repeat 0x103.
     void lose_one(uint32_t packets) {
         write(packets);
         puppet.send_ack(0x103, 0, kNakSequence);
@@ -223,17 +224,37 @@ TEST_F(Reports, AReportThatContradictsWhatWasSentEndsTheirUse) {
     };
     for (const Case& c : {Case{"never sent", 0x103, 0x128}, Case{"far ahead", 0x200, 0x210}, Case{"everything", 0x129, 0x128}}) {
         SCOPED_TRACE(c.what);
+        constexpr uint32_t kMost = qp::LossReports::kMostWrong;
         const uint64_t refused = count(Counter::loss_reports_refused);
         lose_one_of_a_new_qp();
+        for (uint32_t i = 1; i < kMost; ++i) send(report(c.base, c.newest, {}));
+        world.run_for(10'000);
+        EXPECT_EQ(count(Counter::loss_reports_refused), refused + kMost - 1);
+        send(report(0x103, 0x127, {0x103, 0x107}));
+        EXPECT_EQ(requests(puppet.listen(10'000)), range(0x107, 1)) << "one of them may be forged";
         send(report(c.base, c.newest, {}));
         world.run_for(10'000);
-        EXPECT_EQ(count(Counter::loss_reports_refused), refused + 1);
-        send(report(0x103, 0x127, {0x103, 0x107}));
+        send(report(0x103, 0x127, {0x103, 0x107, 0x109}));
         EXPECT_TRUE(puppet.listen(10'000).empty()) << "ignored from now on";
-        EXPECT_EQ(count(Counter::loss_reports_refused), refused + 2);
+        EXPECT_EQ(count(Counter::loss_reports_refused), refused + kMost + 1);
         puppet.send_ack(0x127, 1);
         EXPECT_EQ(a.wait_status(), WcStatus::success);
     }
+}
+
+// Anybody who knows the addresses may send such packets.
+TEST_F(Reports, AMalformedReportIsCountedAndChangesNothing) {
+    join();
+    lose_one(40);
+    std::vector<uint8_t> bytes(LossReport::kBytes);
+    wire::write_loss_report(bytes.data(), report(0x103, 0x127, {0x103, 0x107}));
+    bytes.pop_back();
+    for (uint32_t i = 0; i < 100; ++i) send_bytes(bytes);
+    EXPECT_TRUE(requests(puppet.listen(10'000)).empty());
+    EXPECT_EQ(count(Counter::loss_reports_refused), 100u);
+    send(report(0x103, 0x127, {0x103, 0x107}));
+    EXPECT_EQ(requests(puppet.listen(10'000)), range(0x107, 1));
+    EXPECT_EQ(count(Counter::loss_reports_used), 1u);
 }
 
 TEST_F(Reports, NobodyAskedForThisReport) {
@@ -246,7 +267,7 @@ TEST_F(Reports, NobodyAskedForThisReport) {
     EXPECT_EQ(a.wait_status(), WcStatus::success);
 }
 
-// Random reports: the QP sends what it sent before, completes nothing by them, and works afterwards.
+// Random reports must cause only repetitions of packets that were sent before, and no completion. Afterwards the QP must work.
 TEST_F(Reports, RandomReportsDoNoHarm) {
     path.timeout = 0;
     join();
@@ -268,7 +289,8 @@ TEST_F(Reports, RandomReportsDoNoHarm) {
         if (rng.chance(0.05)) bytes.resize(rng.below(bytes.size()));
         send_bytes(bytes);
         if (i % 8 == 0) world.run_for(5'000);
-        if (i % 100 == 0) state_of().reorder->reports.peer = roci::qp::LossReports::Peer::unknown;  // so that they go on
+        if (i % 100 == 0)
+            state_of().reorder->reports.peer = roci::qp::LossReports::Peer::unknown;  // so that the QP reads reports again
         for (const uint32_t psn : requests(puppet.listen(1'000))) EXPECT_LT(psn - 0x100, 40u);
     }
     EXPECT_TRUE(a.poll_all().empty());
@@ -308,6 +330,27 @@ TEST_F(Reports, AResponderThatWasAskedReportsItsHoles) {
     EXPECT_TRUE(is_ack(got[0].packet.syndrome));
     EXPECT_EQ(got[0].psn(), first + 10);
     EXPECT_EQ(a.poll_all().size(), 11u);
+}
+
+// With a quantum of one, the engine sends one packet of the response per round.
+struct ReportsOfASlowResponder : Reports {
+    ReportsOfASlowResponder() : Reports({.hosts = 1, .engine = {.qp_quantum = 1, .loss_reports = true}}) {}
+};
+
+TEST_F(ReportsOfASlowResponder, AReportDoesNotWaitForTheResponseToARead) {
+    constexpr uint32_t kPackets = 500;
+    join();
+    for (uint32_t i = 0; i < 30; ++i) recv(i, i * 100, 100);
+    send(LossReport{});
+    ASSERT_EQ(puppet.listen(10'000).size(), 1u);
+    Mr& target = a.client.reg_mr(a.pd, kPackets * kMtu);
+    puppet.send(Operation::read_request, write_at(first, target.address(), target.rkey, kPackets * kMtu));
+    for (const uint32_t i : {1, 2, 3, 4, 5, 6}) send_only(first + kPackets + i, 10, i);
+    const auto got = puppet.listen(10'000'000);
+    const auto report = std::find_if(got.begin(), got.end(), is_report);
+    ASSERT_NE(report, got.end());
+    EXPECT_LT(report - got.begin(), kPackets / 2) << "the response has not ended";
+    EXPECT_EQ(read(*report).base, Psn(first + kPackets));
 }
 
 TEST_F(Reports, AHoleThatIsLongerThanAReportIsReportedFromItsBegin) {

@@ -1,4 +1,4 @@
-// The fields of frames that the network reads and writes (VLAN tag, priority, traffic class, congestion marks), and their
+// Tests of the frame fields that the network reads and writes (VLAN tag, priority, traffic class, congestion marks), and of their
 // counters.
 #include <functional>
 

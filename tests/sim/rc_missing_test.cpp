@@ -1,4 +1,4 @@
-// Missing responses and what else is lost with them: probes, roll-backs, counters and the work that they cost.
+// Tests of a requester whose READ responses and later requests are lost: probes, roll-backs, counters, and the work per ACK.
 #include "qp/reorder_pool.hpp"
 #include "qp/shared.hpp"
 #include "qp/state.hpp"
@@ -26,8 +26,9 @@ struct MissingTest : ReadTest {
     }
 };
 
-// The response to a READ is lost, and the WRITE behind it, and the first repeat of the WRITE. The READ's response arrives, so
-// nothing is kept any more. The probe must send the WRITE; without an ACK timeout nothing else would.
+// The first packet of a READ's response, the WRITE after the READ, and the first repeat of the WRITE are lost. When the missing
+// packet of the response has arrived, the requester keeps nothing any more. A probe must send the WRITE, because there is no ACK
+// timeout.
 TEST_F(MissingTest, AProbeSendsTheRequestThatWasRepairedWithAResponse) {
     path.timeout = 0;
     join();
@@ -63,8 +64,8 @@ TEST_F(MissingTest, ANakThatIsKeptIsCountedOnce) {
     EXPECT_EQ(a.wait(3).size(), 3u);
 }
 
-// The requester waits after an RNR NAK; a second one arrives meanwhile. All that was sent is sent again after the wait. So kept
-// responses show no further loss, and take no retry.
+// The requester waits after an RNR NAK, and a second RNR NAK arrives meanwhile. All that was sent is sent again after the wait.
+// So kept responses must show no further loss and take no retry.
 TEST_F(MissingTest, ASecondRollBackKnowsWhatIsStillToBeSentAgain) {
     path.retry_cnt = 1;
     path.timeout = 0;
@@ -85,7 +86,8 @@ TEST_F(MissingTest, ASecondRollBackKnowsWhatIsStillToBeSentAgain) {
     EXPECT_TRUE(puppet.listen(50'000).empty());
 }
 
-// The list of what is under way is full when a NAK names a request. The request is sent when there is room.
+// The list of repeated requests under way (qp::Asked) is full when a NAK names a request. This request must be sent when the list
+// has a free entry.
 TEST_F(MissingTest, ARequestThatFindsTheListFullIsSentLater) {
     constexpr uint32_t kMost = roci::qp::Asked::kMost, kPackets = 2 * kMost + 2;
     path.timeout = 0;
@@ -119,7 +121,7 @@ TEST_F(MissingTest, AnAckDoesNotExamineAllKeptResponsesAgain) {
     EXPECT_LT(state_of().reorder->missing.examined - before, 100 * 8u);
 }
 
-// Many WRITEs between two READs use PSNs that no response has. The search passes them once.
+// Many WRITEs between two READs use PSNs that no response has. The search for missing responses must not examine them repeatedly.
 TEST_F(MissingTest, RequestsWithoutResponseAreExaminedOnce) {
     path.timeout = 0;
     join();

@@ -92,8 +92,8 @@ TEST_F(ReadTest, AHoleIsAskedForWhileAnotherIsRepaired) {
     EXPECT_EQ(first_wrong(a.mr.data(), 16 * kMtu, 9), -1);
 }
 
-/// Response 0 of a READ is requested again, and this answer is lost. The response to a READ that was posted after the repeated
-/// request shows the loss. Other responses of the first READ do not.
+/// Response 0 of a READ is lost, requested again, and lost again. The response to a READ that was posted after the repeated
+/// request shows the second loss. Later responses of the first READ do not show it.
 TEST_F(ReadTest, WhatWasSentLaterShowsThatTheAnswerIsLost) {
     join();
     read(1, 8 * kMtu);
@@ -168,7 +168,8 @@ TEST_F(ReadTest, TheAnswerToARepeatedReadSaysNothingOfTheNextOne) {
     EXPECT_EQ(a.wait(3).size(), 3u);
 }
 
-/// No response to the next READ follows the repeated READ. So the peer keeps nothing, and the requester repeats the later READs.
+/// After the response to the repeated READ, no response to the next READ arrives. The requester must conclude that the peer keeps
+/// nothing, and repeat the later READs.
 TEST_F(ReadTest, SilenceBehindARepeatedReadShowsAPeerThatKeepsNothing) {
     join();
     for (uint32_t i = 0; i < 3; ++i) read(i + 1, 2 * kMtu, i * 2 * kMtu);
@@ -196,7 +197,7 @@ TEST_F(ReadTest, LostTailOfAResponseRecoversByTimeout) {
 }
 
 // The expected response arrives right after a later response that appeared to show its loss. The requester must accept the
-// expected response and request only responses that are still missing. Otherwise heavy reordering would exhaust the retries.
+// expected response and request only responses that are still missing, because heavy reordering must not exhaust the retries.
 struct ReadTestThatKeepsNothing : ReadTest {
     ReadTestThatKeepsNothing() : ReadTest(keeps_nothing()) {}
 };
@@ -284,7 +285,7 @@ TEST_F(ReadTest, ReadResponseAcknowledgesEarlierRequests) {
     EXPECT_EQ(done[1].wr_id, 2u);
 }
 
-// Responses to requests that were never sent (ghosts) are not written to memory.
+// READ responses to a request that was never sent, or to a SEND, must not be written to memory.
 TEST_F(ReadTest, UnsolicitedResponsesAreIgnored) {
     join();
     const std::vector<uint8_t> before(a.mr.data(), a.mr.data() + 8 * kMtu);
@@ -330,6 +331,32 @@ TEST_F(ReadTest, OutstandingReadsAreBounded) {
     const auto done = a.poll_all();
     ASSERT_EQ(done.size(), 5u);
     for (uint64_t i = 0; i < 5; ++i) EXPECT_EQ(done[i].wr_id, i);
+}
+
+// The longest READ at the smallest MTU takes 2^23 PSNs, which is the limit of outstanding PSNs (IBA 9.7.2). With one more
+// outstanding, the peer would take a repeated oldest packet for a new one.
+TEST_F(ReadTest, TheLongestReadWaitsUntilNothingElseIsOutstanding) {
+    constexpr uint32_t kBytes = 1u << 31, kSmallMtu = 256;
+    path.mtu = IBV_MTU_256;
+    join();
+    const auto read_all = [&](uint64_t id, uint32_t bytes) {
+        SendWr w = a.rdma(WrOpcode::rdma_read, id, 0, 10, 0x10000, 0x1234);
+        w.sges.front().length = bytes;
+        ASSERT_TRUE(a.client.post_send(qp, w));
+    };
+    a.client.post_send(qp, a.rdma(WrOpcode::rdma_write, 1, 0, 10, 0x10000, 0x1234));
+    read_all(2, kBytes);
+    EXPECT_EQ(psns(puppet.listen(50'000)), range(0x100, 1));
+    puppet.send_ack(0x100, 1);
+    const auto got = puppet.listen(50'000);
+    ASSERT_EQ(psns(got), range(0x101, 1));
+    EXPECT_EQ(got[0].packet.dma_length, kBytes);
+
+    a.client.to_state(qp, IBV_QPS_RESET);
+    join();
+    a.client.post_send(qp, a.rdma(WrOpcode::rdma_write, 1, 0, 10, 0x10000, 0x1234));
+    read_all(2, kBytes - kSmallMtu);
+    EXPECT_EQ(psns(puppet.listen(50'000)), range(0x100, 2)) << "2^23 PSNs together";
 }
 
 TEST_F(ReadTest, FenceWaitsForReads) {

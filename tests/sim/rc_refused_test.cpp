@@ -123,7 +123,7 @@ TEST_F(Requester, BadLkeyForeignPdAndStaleKeyAreLocalProtectionErrors) {
     }
 }
 
-// In SQD no new request starts. Requests that have begun complete, then the event follows (IBA 10.3.1.5).
+// In SQD no new request starts. When all requests that have begun are complete, the event follows (IBA 10.3.1.5).
 TEST_F(Requester, SqdDrainsAndRtsGoesOn) {
     join();
     a.client.post_send(qp, a.send(1, 0, 100));

@@ -130,6 +130,27 @@ TEST_F(Responder, AtomicsExecuteOnceAndReplayTheirAnswer) {
     EXPECT_EQ(word, 7u) << "the second compare failed";
 }
 
+// After 2^24 PSNs the responder may still keep the result of an older atomic with the same PSN. The test sets the PSN back
+// instead.
+TEST_F(Responder, ARepeatedAtomicGetsItsOwnResultAfterThePsnsHaveWrappedAround) {
+    join();
+    uint64_t word = 40;
+    std::memcpy(a.mr.data(), &word, 8);
+    auto h = write_at(first, a.mr.address(), a.mr.rkey, 0);
+    h.swap_add = 2;
+    const auto original = [&] {
+        puppet.send(Operation::fetch_add, h);
+        const auto got = puppet.listen(50'000);
+        return got.size() == 1 ? got[0].packet.atomic_original : ~uint64_t{0};
+    };
+    EXPECT_EQ(original(), 40u);
+    world.host(0).shared().qps.find(qp.qpn)->responder.sequence.start(Psn(first));
+    EXPECT_EQ(original(), 42u) << "a new atomic";
+    EXPECT_EQ(original(), 42u) << "a repeated one";
+    std::memcpy(&word, a.mr.data(), 8);
+    EXPECT_EQ(word, 44u);
+}
+
 TEST_F(Responder, MisalignedAtomicIsNaked) {
     join();
     auto h = write_at(first, a.mr.address() + 4, a.mr.rkey, 0);
@@ -152,7 +173,11 @@ TEST_F(Responder, MoreReadsThanAgreedAreNaked) {
         puppet.send_raw(puppet.build(wire::make_opcode(wire::Service::rc, Operation::read_request),
                                      write_at(first + i * 100, a.mr.address(), a.mr.rkey, 100 * kMtu)));
     }
-    world.run_for(10'000'000);
+    const auto got = puppet.listen(10'000'000'000);
+    ASSERT_EQ(psns(got), range(first, 201)) << "the responses of two READs, then the NAK of the third";
+    for (size_t i = 0; i < 200; ++i) EXPECT_TRUE(got[i].packet.info->has(wire::kRead));
+    EXPECT_EQ(got[200].op(), Operation::ack);
+    EXPECT_EQ(got[200].packet.syndrome, kNakInvalid);
     EXPECT_EQ(state(), uint32_t(IBV_QPS_ERR)) << "IBA 9.7.4.1.5: invalid request";
 }
 

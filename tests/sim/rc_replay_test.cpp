@@ -17,7 +17,7 @@ struct Replay : PuppetTest {
         h.dma_length = kPackets * kMtu;
         puppet.send(Operation::read_request, h);
     }
-    /// Runs until the first packet of a response arrives. The other packets are not sent yet, because the quantum is one.
+    /// Runs until the first packet of a response arrives. Some packets are not sent yet, because the QP sends one per round.
     void await_answer() {
         const auto g = puppet.next();
         ASSERT_TRUE(g.has_value());

@@ -174,7 +174,7 @@ TEST_F(Responder, APacketFromAnotherAddressIsNotOurPeers) {
     join();
     recv(1, 0, 100);
     const Peer real = a.client.self(qp);
-    Puppet stranger(world);  // same QPN, but another MAC and IP address
+    Puppet stranger(world);  // its frame has the peer's MAC address, but another IP address
     wire::PathSpec s;
     s.source_mac = stranger.peer().mac;
     s.dest_mac = real.mac;

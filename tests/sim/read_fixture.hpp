@@ -26,7 +26,7 @@ struct ReadTest : PuppetTest {
             puppet.send(op, h, p);
         }
     }
-    /// The answer to a repeated request for one packet, which is the READ's packet number `at`.
+    /// Answers a repeated request for one packet with packet number `at` of the READ's response.
     void respond_part(uint32_t psn, uint32_t at, uint64_t tag) {
         wire::TransportHeaders h;
         h.psn = Psn(psn);

@@ -24,7 +24,7 @@ struct Step {
         fence,       ///< waits until other threads see all stores
         swap_out,    ///< jumps to `target` if word == 0; otherwise stores 0 and continues
         skip_if,     ///< jumps to `target` if word == value
-        wait_while,  ///< sleeps while word == `value`: a futex, or an eventfd whose writer changes the word
+        wait_while,  ///< if word == `value`, sleeps until a `wake`: a futex, or an eventfd whose writer changes the word
         wake,        ///< wakes all sleeping threads
         work,        ///< the thread has found work
     } kind;
@@ -134,7 +134,7 @@ private:
 
 // ---- a program that polls, and sleeps on the word of its CQ (abi::CqShared::sleeping) -----------------------------------------
 
-/// CqConsumer::prepare_sleep, futex, and the poll after the futex.
+/// Models CqConsumer::prepare_sleep, the futex, and the poll after the futex.
 Program poller(bool fenced) {
     Program p{{Step::store, sleeping, 1}};
     if (fenced) p.push_back({Step::fence});
@@ -145,7 +145,7 @@ Program poller(bool fenced) {
     p.push_back({Step::work});
     return p;
 }
-/// write_out and notify_all, then settle_sleepers in a round without work.
+/// Models write_out and notify_all, and then settle_sleepers in a round without work.
 Program engine(bool settles) {
     Program p{{Step::store, entry, 1}, {Step::skip_if, sleeping, 0, 4}, {Step::store, sleeping, 0}, {Step::wake, sleeping}};
     if (!settles) return p;
@@ -177,7 +177,7 @@ TEST(SleepModel, AProgramThatIsStoppedDelaysNobodyElse) {
 
 // ---- an engine that sleeps, and clients that ring (abi::EnginePage, DoorbellPage) ---------------------------------------------
 
-/// LcoreLoop::nap. The word `sleeping2` stands for the eventfd: a write to the eventfd stores 0 in the word.
+/// Models LcoreLoop::nap. The word `sleeping2` stands for the eventfd: a write to the eventfd stores 0 in the word.
 Program lcore() {
     return {{Step::store, sleeping, 1},
             {Step::store, sleeping2, 1},
@@ -186,7 +186,7 @@ Program lcore() {
             {Step::work},
             {Step::wait_while, sleeping2, 1}};
 }
-/// ring_doorbell, and the write to the eventfd.
+/// Models ring_doorbell, and the write to the eventfd.
 Program ringer() {
     return {{Step::store, doorbell, 1},
             {Step::fence},
@@ -204,7 +204,7 @@ TEST(SleepModel, AnEngineThatFallsAsleepHearsTheDoorbell) {
 
 TEST(SleepModel, AStoppedClientThatOwesAWakeUpDelaysNoOtherClient) {
     Explorer x({lcore(), ringer(), ringer()});
-    x.may_stop = {1};  // thread 1 may stop after its doorbell and before its wake-up
+    x.may_stop = {1};  // thread 1 may stop at any step, also between its doorbell and its wake-up
     x.run([](const World& w) {
         EXPECT_FALSE(w.threads[0].asleep && !w.threads[0].found && w.memory[doorbell] == 1 && w.threads[2].at == ringer().size())
             << "the other client's wake-up was enough";
@@ -213,7 +213,7 @@ TEST(SleepModel, AStoppedClientThatOwesAWakeUpDelaysNoOtherClient) {
 
 // ---- commands of the conductor (engine/command_ring.hpp, WakeFlag) ------------------------------------------------------------
 
-/// LcoreLoop::nap. It reads the ring by a load (CommandRing::waiting).
+/// Models LcoreLoop::nap, which reads the ring by a load (CommandRing::waiting).
 Program commanded(bool fenced) {
     Program p{{Step::store, sleeping, 1}, {Step::store, sleeping2, 1}};
     if (fenced) p.push_back({Step::fence});
@@ -221,7 +221,7 @@ Program commanded(bool fenced) {
     p.insert(p.end(), {{Step::skip_if, command, 0, end}, {Step::work}, {Step::wait_while, sleeping2, 1}});
     return p;
 }
-/// CommandRing::push and WakeFlag::notify.
+/// Models CommandRing::push and WakeFlag::notify.
 Program commander(bool fenced) {
     Program p{{Step::store, command, 1}};
     if (fenced) p.push_back({Step::fence});
@@ -295,13 +295,13 @@ TEST(SleepModel, TheModelFindsWhatTheFencesOfEpochsAreFor) {
     EXPECT_GT(misused(reader(true), fencer(false)), 0u) << "without the conductor's";
 }
 
-/// An lcore that keeps references. It falls asleep without publishing kResting, and passes the epoch when it is awake.
+/// Models an lcore that keeps references. It falls asleep without publishing kResting, and passes the epoch when it is awake.
 Program keeper() {
     return {{Step::store, sleeping, 1},   {Step::store, sleeping2, 1},      {Step::fence},
             {Step::skip_if, epoch, 1, 5}, {Step::wait_while, sleeping2, 1}, {Step::skip_if, epoch, 0, uint8_t(0)},
             {Step::store, passed, kNoted}};
 }
-/// LcoreCommands::begin_fence and end_fence.
+/// Models LcoreCommands::begin_fence and end_fence.
 Program waker() {
     return {
         {Step::store, epoch, 1},     {Step::fence},          {Step::skip_if, passed, kNoted, 6}, {Step::skip_if, sleeping, 0, 6},

@@ -36,9 +36,15 @@ TEST_F(SlowPeer, ALongReadThatLostAPacketIsNotGivenUpWhileThePeerAnswers) {
 }
 
 /// Many QPs send to one host, which takes 50 us per frame and queues 256 frames. All QPs may have 4096 frames in flight together.
-struct SlowReceiver : ::testing::Test {
+struct SlowReceiver : ::testing::TestWithParam<cc::Policy> {
     static constexpr uint32_t kQps = 16, kWrites = 8, kLength = 64 << 10;
-    World world{WorldOptions{}};
+    static WorldOptions options() {
+        WorldOptions o;
+        o.congestion = GetParam();
+        o.engine.loss_reports = GetParam() != cc::Policy::fixed_window;
+        return o;
+    }
+    World world{options()};
     Side a{world, world.host(0), 0, kLength}, b{world, world.host(1), 0, kLength};
     std::vector<Qp*> sending;
     SlowReceiver() {
@@ -53,7 +59,7 @@ struct SlowReceiver : ::testing::Test {
     }
 };
 
-TEST_F(SlowReceiver, ManyQpsShareWhatItCanTake) {
+TEST_P(SlowReceiver, ManyQpsShareWhatItCanTake) {
     fill(a.mr.data(), kLength, 1);
     for (Qp* q : sending)
         for (uint32_t i = 0; i < kWrites; ++i)
@@ -67,6 +73,8 @@ TEST_F(SlowReceiver, ManyQpsShareWhatItCanTake) {
     EXPECT_LT(world.net().frames(), 3 * needed) << "most of what is sent gets through";
     EXPECT_EQ(world.shut_down(), "");
 }
+INSTANTIATE_TEST_SUITE_P(All, SlowReceiver, ::testing::Values(cc::Policy::fixed_window, cc::Policy::adaptive),
+                         [](const auto& i) { return std::string(cc::policy_name(i.param)); });
 
 }  // namespace
 }  // namespace roci::sim

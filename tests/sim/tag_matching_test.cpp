@@ -1,5 +1,5 @@
-// Tag matching SRQs over the simulated network. `b` receives through such an SRQ. `a` sends messages with the headers that a
-// program would write.
+// Tests of tag matching SRQs over the simulated network. `b` receives through such an SRQ. `a` sends messages with the headers
+// that a program would write.
 #include "base/bytes.hpp"
 #include "fixture.hpp"
 #include "qp/state.hpp"

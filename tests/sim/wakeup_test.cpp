@@ -1,6 +1,7 @@
 // Tests the doorbell rule with the real engine. A client posts before each machine instruction of the round in which the engine
 // stops polling the client's queue. The engine must not miss the request. In the same way a polling thread falls asleep before
-// each instruction of the round that completes its request. The round runs in single steps, so the test is deterministic.
+// each instruction of the round that completes its request, and must be woken. The round runs in single steps, so the test is
+// deterministic.
 #include "fixture.hpp"
 
 #if defined(__x86_64__) && defined(__linux__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
@@ -26,7 +27,8 @@ public:
         sigaction(SIGTRAP, &a, &before_);
     }
     ~Interleaver() { sigaction(SIGTRAP, &before_, nullptr); }
-    /// Returns false if `fn` has fewer instructions. `other` then did not run.
+    /// Runs `fn`, and `other` before instruction `at` of `fn`. If `fn` has fewer instructions, returns false and does not run
+    /// `other`.
     template <class Fn>
     [[nodiscard]] bool run(uint64_t at, const std::function<void()>& other, Fn&& fn) {
         left_ = at;

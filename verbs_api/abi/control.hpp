@@ -25,7 +25,8 @@ enum class Op : uint16_t {
     hello = 1,  ///< must be the first request
     list_devices,
     open_device,  ///< request fd (optional): the client's /proc/self/mem, for memory that cannot be mapped. Reply fds: client's
-                  ///< end of the socket for asynchronous events, engine page, doorbell memfd, then one wake eventfd per engine
+                  ///< end of the socket for asynchronous events, engine page, doorbell memfd, one wake eventfd per engine, and
+                  ///< with kDevicePage the device page (device_page.hpp)
     query_device,
     query_port,
     query_gid_table,
@@ -152,11 +153,15 @@ struct ListDevicesReply {
 
 struct OpenDeviceRequest {
     uint32_t device;
-    uint32_t reserved;
+    uint32_t flags;  ///< OpenDeviceWishes; rocid ignores unknown bits
+};
+enum OpenDeviceWishes : uint32_t {
+    kWantsDevicePage = 1 << 0,  ///< the client can use the device page
 };
 enum OpenDeviceFlags : uint32_t {
     kHugeChunks = 1 << 0,  ///< the client makes chunks of huge pages if it can
     kPopulate = 1 << 1,    ///< the client allocates the pages of registered memory, so that they are not charged to rocid
+    kDevicePage = 1 << 2,  ///< the last descriptor of the reply is the device page
 };
 struct OpenDeviceReply {
     uint32_t engines;

@@ -73,19 +73,21 @@ void init(Context& c, ibv_device* device) {
     set_ops(c.verbs);
 }
 
-/// Opens the device. The reply's descriptors are the event socket, the engine page, the memfd of the doorbell pages, and one
-/// eventfd per engine.
+/// Opens the device. The reply's descriptors are the event socket, the engine page, the memfd of the doorbell pages, one eventfd
+/// per engine, and the device page.
 int attach(Context& c, uint32_t index) {
     abi::OpenDeviceReply reply{};
     ReplyFds fds;
-    const abi::OpenDeviceRequest request{index, 0};
+    const abi::OpenDeviceRequest request{index, abi::kWantsDevicePage};
     // By this descriptor rocid accesses memory that it cannot map. The access has the rights of this process.
     const int memory = open("/proc/self/mem", O_RDWR | O_CLOEXEC);
     const int err = c.link.request({Op::open_device, Connection::bytes_of(request), {}, memory},
                                    std::as_writable_bytes(std::span(&reply, 1)), &fds);
     if (memory >= 0) close(memory);
     if (err != 0) return err;
-    if (reply.engines == 0 || reply.engines > abi::kMaxEngines || uint32_t(fds.size()) != 3 + reply.engines) return EPROTO;
+    const uint32_t pages = (reply.flags & abi::kDevicePage) != 0 ? 1 : 0;
+    if (reply.engines == 0 || reply.engines > abi::kMaxEngines || uint32_t(fds.size()) != 3 + reply.engines + pages)
+        return EPROTO;
     c.engines = reply.engines;
     c.doorbell_stride = reply.doorbell_stride;
     c.arena.use_huge_pages((reply.flags & abi::kHugeChunks) != 0);
@@ -97,6 +99,7 @@ int attach(Context& c, uint32_t index) {
     const uint64_t last = (reply.engines - 1) * reply.doorbell_stride;
     if (c.engine_page.length < sizeof(abi::EnginePage) || c.doorbells.length < last + sizeof(abi::DoorbellPage)) return EPROTO;
     for (uint32_t e = 0; e < reply.engines; ++e) c.wake_fd[e] = fds.take(int(3 + e));
+    if (pages != 0) c.page.map(fds.take(int(3 + reply.engines)), index);
     const int flags = fcntl(c.verbs.context.async_fd, F_GETFL);
     fcntl(c.verbs.context.async_fd, F_SETFL, flags & ~O_NONBLOCK);  // by default ibv_get_async_event() blocks
     return c.link.ask(Op::query_device, c.attr);

@@ -44,6 +44,16 @@ bool take_entry(Cq& cq, Context& context, abi::Cqe& out);
 // end_of_rocid.cpp
 /// Checks at most once per 4 ms whether rocid still runs. Called after an empty poll, without the CQ's lock.
 void look_after_rocid(Context& context);
+/// Returns true if rocid still serves the session. Needs a device page. Detects the end of rocid at once and without a system
+/// call. Detects that only the session has ended within 4 ms.
+bool rocid_serves(Context& context);
+/// Answers a query from the device page. Returns 0, or EIO with errno if rocid has ended, or EAGAIN if the caller must ask rocid.
+template <class Answer>
+int ask_page(Context& context, Answer& out) {
+    if (!context.page.mapped()) return EAGAIN;
+    if (!rocid_serves(context)) return refuse(EIO);
+    return context.page.read(out) ? 0 : EAGAIN;
+}
 /// Stops posting and makes outstanding requests complete with flush errors. Called by a thread that has noticed the end of rocid.
 void rocid_ended(Context& context);
 /// Sets `out` to a flush error for the next outstanding request and frees the request's slot. Returns false if there is no such

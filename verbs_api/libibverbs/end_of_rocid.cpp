@@ -90,6 +90,16 @@ void look_after_rocid(Context& c) {
     if (c.link.gone() || hung_up(c.link.fd())) rocid_ended(c);
 }
 
+bool rocid_serves(Context& c) {
+    if (c.link.gone()) return false;
+    if (!c.page.rocid_runs()) {
+        c.link.lost("it has ended");
+        return false;
+    }
+    look_after_rocid(c);
+    return !c.link.gone();
+}
+
 bool take_flushed(Cq& cq, Context& c, abi::Cqe& out) {
     if (cq.flushed) return false;
     const bool found = c.qp_events.any([&](Qp& qp) { return flush_qp(cq, qp, out); }) ||

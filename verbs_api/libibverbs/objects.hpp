@@ -10,6 +10,7 @@
 #include "arena.hpp"
 #include "connection.hpp"
 #include "device.hpp"
+#include "device_page.hpp"
 #include "regions.hpp"
 #include "spinlock.hpp"
 #include "tables.hpp"
@@ -155,7 +156,8 @@ struct Context {
     verbs_context verbs;  // first: programs hold &verbs.context
     Connection link;
     Arena arena;
-    abi::DeviceAttr attr{};
+    abi::DeviceAttr attr{};  ///< constant once the device is open
+    DevicePage page;
     uint32_t engines = 0;
     Mapping engine_page, doorbells;
     uint64_t doorbell_stride = 0;

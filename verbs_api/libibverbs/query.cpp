@@ -75,11 +75,20 @@ ibv_port_attr to_verbs(const abi::PortAttr& a) {
     return out;
 }
 
-/// Queries the device again, and fails with EIO if rocid has ended. The attributes that were read at open would hide the end of
-/// rocid.
+/// Returns the attributes that were read at open, or EIO if rocid has ended. Without the device page only a control call shows
+/// the end of rocid.
 int refresh(Context& c, abi::DeviceAttr& attr) {
     Context* s = serving(c);
-    return s != nullptr ? s->call(abi::Op::query_device, abi::Empty{}, attr) : EIO;
+    if (s == nullptr) return EIO;
+    if (!s->page.mapped()) return s->call(abi::Op::query_device, abi::Empty{}, attr);
+    if (!rocid_serves(*s)) return refuse(EIO);
+    attr = s->attr;
+    return 0;
+}
+
+int ask_port(Context& c, uint8_t port, abi::PortAttr& out) {
+    const int err = ask_page(c, out);
+    return err == EAGAIN ? c.call(abi::Op::query_port, abi::HandleRequest{port, 0}, out) : err;
 }
 
 }  // namespace
@@ -112,7 +121,7 @@ int query_port_ex(ibv_context* context, uint8_t port, ibv_port_attr* attr, size_
     abi::PortAttr reply{};
     Context* s = serving(c);
     if (s == nullptr) return EIO;
-    if (const int err = s->call(abi::Op::query_port, abi::HandleRequest{port, 0}, reply); err != 0) return err;
+    if (const int err = ask_port(*s, port, reply); err != 0) return err;
     const ibv_port_attr full = to_verbs(reply);
     std::memset(static_cast<void*>(attr), 0, attr_size);
     std::memcpy(static_cast<void*>(attr), &full, std::min(attr_size, sizeof full));

@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "id.hpp"
 
@@ -31,6 +32,7 @@ Id* allocate_id(rdma_event_channel* channel, void* context, rdma_port_space spac
 
 void free_id(Id* id) {
     service().remove(*id);
+    while (id->groups != nullptr) delete std::exchange(id->groups, id->groups->next);
     pthread_cond_destroy(&id->cond);
     pthread_mutex_destroy(&id->mutex);
     std::free(id->id.route.path_rec);

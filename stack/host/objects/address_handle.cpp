@@ -20,6 +20,7 @@ Outcome create_ah(Call& c) {
     ah->address.pd = pd->number;
     ah->address.port = *s.device;
     ah->address.path = wire::make_path(path.spec);
+    if (neighbour::is_multicast(path.spec.dest_gid)) ah->address.group = path.spec.dest_gid;
     ah->pd = Use(pd->uses);
     c.state.shared.ahs.publish(*number, &ah->address);
     s.ahs.emplace(*number, std::move(ah));

@@ -48,7 +48,7 @@ Outcome add(Platform& platform, const Capabilities& caps, MulticastTable& table,
     if (const int error = platform.follow_group(port, gid, true); error != 0)
         return fail(error, "the kernel does not join {}: {} (ENOBUFS: raise net.ipv4.igmp_max_memberships)", to_text(gid),
                     std::strerror(error));
-    table.groups.push_back({port, gid, {qpn}});
+    table.groups.insert(table.first(gid, port), {port, gid, {qpn}});
     return done();
 }
 

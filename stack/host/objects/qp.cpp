@@ -246,9 +246,9 @@ void free_resources(State& state, Qp& qp) {
     if (const Session* s = state.find(qp::owner_of(*qp.engine_side).session); s != nullptr) {
         QpFacts f = facts_of(*s, qp);
         f.gone = true;
-        f.now.state = qp::State(qp.attr.qp_state);
-        const bool never_connected = !f.refused.empty() && f.now.state < qp::State::rtr;
-        if (qp::last_words(*qp.engine_side, f.now, f.journal) || never_connected) state.gone.keep(std::move(f));
+        f.now.state = qp.steps.last();
+        const bool never_ready = !f.refused.empty() && f.now.state < qp::State::rts;
+        if (qp::last_words(*qp.engine_side, f.now, f.journal) || never_ready) state.gone.keep(std::move(f));
     }
     leave_groups(state, qp);
     qp.engine_side.reset();

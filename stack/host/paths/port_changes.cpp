@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "host/paths/neighbours.hpp"
+#include "host/port_attributes.hpp"
 
 namespace roci::host::paths {
 namespace {
@@ -68,6 +69,7 @@ bool set_addresses(State& state, uint32_t device, std::span<const DeviceAddress>
     if (device >= state.devices.size()) return false;
     if (!replace(state.devices[device], addresses, gid_table_length(state.devices[device]))) return false;
     publish(state, device);
+    publish_to_clients(state, device);
     notify_sessions(state, device, abi::AsyncEvent::gid_change);
     announce(state, device);
     return true;
@@ -81,7 +83,9 @@ bool set_link(State& state, uint32_t device, bool up, uint32_t mtu) {
         d.mtu_bytes = mtu;
         publish(state, device);
     }
-    if (std::exchange(d.active, up) == up) return true;
+    const bool changed = std::exchange(d.active, up) != up;
+    publish_to_clients(state, device);
+    if (!changed) return true;
     notify_sessions(state, device, up ? abi::AsyncEvent::port_active : abi::AsyncEvent::port_err);
     if (up) announce(state, device);
     return true;

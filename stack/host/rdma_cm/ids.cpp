@@ -114,6 +114,7 @@ void destroy(State& state, uint32_t session, CmId& id) {
     CmId* parent = id.parent == abi::kNoHandle ? nullptr : client.ids.find(id.parent);
     if (parent != nullptr) --parent->pending;
     release_port(state, session, id);
+    for (const uint32_t group : id.groups) client.groups.erase(group);
     if (CmChannel* channel = client.channels.find(id.channel)) --channel->ids;
     const uint32_t channel = id.channel, waiting = id.events_waiting;
     client.ids.erase(id.handle);
@@ -130,6 +131,24 @@ Outcome destroy_id(Call& c) {
     return done();
 }
 
+namespace {
+
+/// Moves an id and the requests of a listener that the program has not fetched.
+void move_to(CmClient& client, CmId& id, uint32_t channel) {
+    const auto move = [&](CmId& moving) {
+        --client.channels.find(moving.channel)->ids;
+        moving.channel = channel;
+        ++client.channels.find(channel)->ids;
+    };
+    move(id);
+    if (id.pending == 0) return;
+    client.ids.each([&](uint32_t, CmId& other) {
+        if (other.parent == id.handle) move(other);
+    });
+}
+
+}  // namespace
+
 Outcome migrate(Call& c) {
     const auto in = c.in<abi::CmMigrateRequest>();
     CmClient& client = c.state.cm->client(c.session.id);
@@ -140,11 +159,11 @@ Outcome migrate(Call& c) {
     c.answer(abi::CmEventsReply{id->events_reported, 0});
     CmChannel* from = client.channels.find(id->channel);
     if (from == to) return done();
-    --from->ids;
-    ++to->ids;
-    id->channel = in.channel;
-    const uint32_t generation = client.ids.generation(in.id);
-    const auto moves = [&](const CmEvent& e) { return e.id == in.id && e.id_generation == generation; };
+    move_to(client, *id, in.channel);
+    const auto moves = [&](const CmEvent& e) {
+        const CmId* about = client.ids.find(e.id);
+        return about != nullptr && about->channel == in.channel && e.id_generation == client.ids.generation(e.id);
+    };
     for (const CmEvent& e : from->events) {
         if (!moves(e)) continue;
         to->events.push_back(e);

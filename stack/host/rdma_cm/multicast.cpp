@@ -22,6 +22,7 @@ Outcome join(Call& c) {
     if (Outcome o = has_room(client.groups, kMaxCmIds, "multicast group"); o.failed()) return o;
     const auto place = client.groups.next();
     client.groups.put(std::make_unique<CmGroup>()).id = in.id;
+    id->groups.push_back(place.handle);
     CmEvent event;
     event.type = CmEventType::multicast_join;
     event.group = place.handle;
@@ -42,11 +43,14 @@ Outcome leave(Call& c) {
     CmGroup* group;
     if (Outcome o = look_up(client.groups, in.group, "multicast group", group); o.failed()) return o;
     if (group->id != in.id) return fail(EINVAL, "the group belongs to another id");
-    client.channels.each([&](uint32_t, CmChannel& channel) {
-        const size_t gone = std::erase_if(channel.events, [&](const CmEvent& e) { return e.group == in.group; });
-        if (CmId* id = client.ids.find(in.id)) id->events_waiting -= uint32_t(gone);
-    });
+    CmId& id = *client.ids.find(in.id);
+    const uint32_t generation = client.ids.generation(in.id);
+    // An event of a destroyed id may have the same handle of a group.
+    const auto leaves = [&](const CmEvent& e) { return e.group == in.group && e.id == in.id && e.id_generation == generation; };
+    if (CmChannel* channel = client.channels.find(id.channel))
+        id.events_waiting -= uint32_t(std::erase_if(channel->events, leaves));
     c.answer(abi::CmEventsReply{group->events_reported, 0});
+    std::erase(id.groups, in.group);
     client.groups.erase(in.group);
     return done();
 }

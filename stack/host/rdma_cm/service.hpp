@@ -96,8 +96,9 @@ struct CmId {
     uint32_t parent = abi::kNoHandle;   ///< for a request that the program has not fetched yet: its listener
     uint32_t connection = 0;            ///< number of the connection in the communication manager
     uint32_t events_reported = 0;
-    uint32_t events_waiting = 0;  ///< number of events in its channel
-    uint32_t qpn = 0;             ///< number of the QP that the program uses for the connection
+    uint32_t events_waiting = 0;   ///< number of events in its channel
+    uint32_t qpn = 0;              ///< number of the QP that the program uses for the connection
+    std::vector<uint32_t> groups;  ///< handles of its multicast groups
     CmJournal journal;
     bool datagram() const { return qp_type == qp::Type::ud; }
 };

@@ -6,6 +6,7 @@
 
 #include "host/paths/neighbours.hpp"
 #include "host/paths/port_changes.hpp"
+#include "host/port_attributes.hpp"
 #include "host/rdma_cm/service.hpp"
 #include "host/sessions/dispatch.hpp"
 #include "host/sessions/handlers.hpp"
@@ -143,6 +144,7 @@ Conductor::State::State(const Limits& limits_in, std::vector<DeviceConfig> devic
     for (uint32_t i = 0; i < devices.size() && i < shared.addresses.size(); ++i) {
         addresses.push_back(paths::port_addresses(devices[i]));
         shared.addresses.publish(i, addresses.back().get());
+        publish_to_clients(*this, i);
         paths::announce(*this, i);
     }
 }
@@ -211,6 +213,8 @@ void Conductor::close_session(uint32_t session_id) {
     sessions::reclaim(state, *session);
     state.sessions.erase(session_id);
 }
+
+size_t Conductor::users() const { return std::max({state_->rates.size(), state_->user_rates.size(), state_->refused.size()}); }
 
 std::vector<uint32_t> Conductor::sessions_without_memory() const {
     std::vector<uint32_t> out;

@@ -6,6 +6,7 @@
 
 #include "host/objects/handlers.hpp"
 #include "host/objects/tag_matching.hpp"
+#include "host/port_attributes.hpp"
 #include "host/sessions/handlers.hpp"
 #include "host/sessions/quotas.hpp"
 
@@ -13,11 +14,7 @@ namespace roci::host::sessions {
 namespace {
 
 constexpr uint32_t kPortNumber = 1;
-constexpr uint32_t kRoceV2 = 2;
-constexpr uint32_t kPortDown = 1, kPortActive = 4;      // values of enum ibv_port_state
-constexpr uint32_t kPhysDisabled = 3, kPhysLinkUp = 5;  // values of PortPhysicalState (IBA)
 constexpr uint32_t kMaxListedDevices = std::size(abi::ListDevicesReply{}.device);
-constexpr uint32_t kMaxListedGids = std::size(abi::QueryGidTableReply{}.entry);
 
 template <size_t N>
 void copy_text(char (&to)[N], const std::string& from) {
@@ -140,7 +137,12 @@ Outcome open_device(Call& c) {
     c.give(c.state.platform.engine_page_fd(), true);
     c.give(s.doorbells.fd, true);
     for (const int fd : wake) c.give(fd, true);
-    c.answer(abi::OpenDeviceReply{engines, s.id, sizeof(abi::DoorbellPage), c.state.platform.client_flags(), 0});
+    uint32_t flags = c.state.platform.client_flags();
+    if (const int page = c.state.platform.device_page_fd(); page >= 0 && (in.flags & abi::kWantsDevicePage) != 0) {
+        c.give(page, true);
+        flags |= abi::kDevicePage;
+    }
+    c.answer(abi::OpenDeviceReply{engines, s.id, sizeof(abi::DoorbellPage), flags, 0});
     return done();
 }
 
@@ -208,33 +210,12 @@ Outcome query_device(Call& c) {
 Outcome query_port(Call& c) {
     const uint32_t port = c.in<abi::HandleRequest>().handle;
     if (port > kPortNumber) return fail(EINVAL, "no port {}: a device has one port, number 1", port);
-    const Capabilities& caps = c.state.caps;
-    abi::PortAttr a{};
-    a.state = c.device().active ? kPortActive : kPortDown;
-    a.phys_state = c.device().active ? kPhysLinkUp : kPhysDisabled;
-    a.max_mtu = 5;
-    a.active_mtu = active_mtu(c.device());
-    a.gid_table_length = gid_table_length(c.device());
-    a.max_message = caps.max_message;
-    a.pkey_table_length = caps.pkeys;
-    a.active_width = caps.active_width;
-    a.active_speed = caps.active_speed;
-    a.port_cap_flags = caps.port_cap_flags;
-    c.answer(a);
+    c.answer(port_attributes(c.state, c.device()));
     return done();
 }
 
 Outcome query_gid_table(Call& c) {
-    abi::QueryGidTableReply out{};
-    const auto& gids = c.device().gids;
-    for (uint32_t i = 0; i < gids.size() && i < kMaxListedGids; ++i) {
-        if (gids[i].is_zero()) continue;
-        abi::GidEntry& e = out.entry[out.count++];
-        std::memcpy(e.gid.raw, gids[i].bytes.data(), sizeof e.gid.raw);
-        e.index = i;
-        e.type = kRoceV2;
-        copy_text(e.netdev, c.device().netdev);
-    }
+    const abi::QueryGidTableReply out = gid_table(c.device());
     c.answer(out, offsetof(abi::QueryGidTableReply, entry) + out.count * sizeof(abi::GidEntry));
     return done();
 }

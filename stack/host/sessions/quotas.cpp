@@ -1,7 +1,9 @@
 #include "host/sessions/quotas.hpp"
 
 #include <algorithm>
+#include <set>
 
+#include "host/objects/cq_memory.hpp"
 #include "host/paths/neighbours.hpp"
 #include "host/rdma_cm/service.hpp"
 #include "host/sessions/handlers.hpp"
@@ -89,8 +91,12 @@ uint64_t one(const Call&) { return 1; }
 /// only if the limit is already reached.
 uint64_t none(const Call&) { return 0; }
 
-/// Returns 0 if `cqe` is more than a CQ can have, because the handler then refuses the request.
-uint64_t entries(const Call& c, uint32_t cqe) { return cqe > c.state.limits.max_cqe ? 0 : cqe; }
+/// Returns the number of entries that a CQ for `cqe` gets. Returns 0 if a CQ cannot have `cqe` entries, because the handler then
+/// refuses the request.
+uint64_t entries(const Call& c, uint32_t cqe) {
+    uint32_t depth = 0;
+    return objects::cq_depth(c.state.limits, cqe, depth).failed() ? 0 : depth;
+}
 
 /// The amount of a resource that a request takes.
 struct Taking {
@@ -214,7 +220,23 @@ Nanos not_before(const State& state, const Client& who) {
     return bucket != state.rates.end() ? bucket->second.settled() : 0;
 }
 
+/// A user who may have several user ids could otherwise fill the tables. A sweep takes time in proportion to the entries. The
+/// next one follows when the tables have doubled, so a new session pays a constant on average.
+void forget_idle_users(State& state) {
+    constexpr size_t kFew = 64;
+    const auto entries = [&state] { return std::max({state.rates.size(), state.user_rates.size(), state.refused.size()}); };
+    if (entries() <= std::max(state.users_to_sweep, kFew)) return;
+    std::set<uint32_t> users;
+    for (const auto& [id, s] : state.sessions) users.insert(s->who.uid);
+    const auto gone = [&users](uint32_t uid) { return !users.contains(uid); };
+    std::erase_if(state.rates, [&](const auto& r) { return gone(r.first) && r.second.full(state.now); });
+    std::erase_if(state.user_rates, [&](const auto& r) { return gone(r.first) && r.second.idle(state.now); });
+    std::erase_if(state.refused, [&](const auto& r) { return gone(r.first) && !state.rates.contains(r.first); });
+    state.users_to_sweep = 2 * entries();
+}
+
 bool may_open_session(State& state, const Client& who) {
+    forget_idle_users(state);
     constexpr Nanos kMostDelay = 1'000'000'000;
     if (not_before(state, who) >= state.now + kMostDelay) return false;  // not charged, so that the debt is bounded
     charge(state, who);

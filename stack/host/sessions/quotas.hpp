@@ -27,8 +27,11 @@ void charge(State&, const Client&);
 Nanos not_before(const State&, const Client&);
 
 /// Returns the limits of what the user sends, or nullptr if there are none. If the groups of a user's sessions have different
-/// limits, the limits of the first session apply to all. The object exists as long as the state.
+/// limits, the limits of the first session apply to all. The object exists as long as the user has a session.
 qp::UserRate* rate_of(State&, const Client&);
+
+/// Forgets users without sessions whose rates are as those of a new user, and their refusals, if this frees much.
+void forget_idle_users(State&);
 
 /// Counts the session as a control operation. Returns false if the user has the maximum number of sessions already, or has to
 /// wait a second or longer for control_rate, or if rocid may not allocate more memory.

@@ -208,6 +208,8 @@ std::string story_of(const QpFacts& qp, const std::string& device) {
     if (cause.empty() && qp.now.state < qp::State::rtr)
         out += qp.refused.empty() ? "cause: it is not connected: the program must take it to RTR and RTS with ibv_modify_qp\n"
                                   : fmt::format("cause: it is not connected: {}\n", qp.refused);
+    if (cause.empty() && qp.now.state == qp::State::rtr && !qp.refused.empty())
+        out += fmt::format("cause: it cannot send: {}\n", qp.refused);
     if (!broken && qp.now.state >= qp::State::rtr) out += findings_text(qp);
     return out + events_text(qp);
 }

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <deque>
 #include <optional>
+#include <unordered_map>
 
 #include "host/objects/handlers.hpp"
 #include "host/rdma_cm/journal.hpp"
@@ -25,21 +26,23 @@ uint64_t slow_ops(const Session& s) {
 }
 
 /// Counts the QPs that receive on the device of `f`, and those of them that have seen gaps in the PSNs. Counts at most kMost QPs,
-/// and only QPs that the caller may see.
+/// and only QPs that the caller may see. An XRC target may have several handles, but is counted once.
 void count_receivers(const Call& c, QpFacts& f) {
     constexpr size_t kMost = 1024;
-    std::deque<qp::Snapshot> seen;
+    std::unordered_map<const Qp*, qp::Snapshot> seen;
     std::deque<engine::QueryQp> queries;
     engine::Batch batch(c.state.engines);
     for (const auto& [id, s] : c.state.sessions) {
         if (!may_see(c, s->who.uid)) continue;
         s->qps.each([&](uint32_t, const Qp& qp) {
             if (qp.spec().port != f.device || seen.size() >= kMost) return;
-            batch.submit(qp.spec().engine, &queries.emplace_back(engine::QueryQp{qp.engine_side.get(), &seen.emplace_back()}));
+            const auto [entry, is_new] = seen.try_emplace(&qp);
+            if (!is_new) return;
+            batch.submit(qp.spec().engine, &queries.emplace_back(engine::QueryQp{qp.engine_side.get(), &entry->second}));
         });
     }
     batch.wait();
-    for (const qp::Snapshot& s : seen) {
+    for (const auto& [qp, s] : seen) {
         const qp::EventCounters& events = s.counters.events;
         if (events.rx_messages == 0) continue;
         ++f.receiving;

@@ -28,7 +28,7 @@ std::string source_of(const void* code) {
     dl_iterate_phdr([](dl_phdr_info* i, size_t, void* out) { return *static_cast<ElfW(Addr)*>(out) = i->dlpi_addr, 1; }, &base);
     char program[4096] = {}, at[32];
     if (readlink("/proc/self/exe", program, sizeof program - 1) < 0) return "-";
-    // The address is a return address, and the call is before it.
+    // 1 is subtracted, because `code` is a return address and the call is before it.
     std::snprintf(at, sizeof at, "%#zx", size_t(reinterpret_cast<uintptr_t>(code) - base - 1));
     const std::string text = output_of("addr2line -fCse '" + std::string(program) + "' " + at + " 2>/dev/null");
     return text.empty() ? at : text;

@@ -68,7 +68,7 @@ bool receive(End& e, WrOpcode opcode, uint8_t content, const Account& account) {
     int got = 0;
     while (got == 0 && !account.over()) {
         got = take(e);
-        if (opcode == WrOpcode::rdma_write && got == 0)  // no completion at a WRITE's target; the last byte shows the arrival
+        if (opcode == WrOpcode::rdma_write && got == 0)  // a WRITE's target gets no completion, so the last byte tells
             got = std::atomic_ref(e.buffer[kBytes - 1]).load(std::memory_order_acquire) == std::byte{content} ? 1 : 0;
     }
     std::byte copy[kBytes];

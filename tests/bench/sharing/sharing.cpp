@@ -1,7 +1,8 @@
 // Counts the cache lines that move between engines and programs per message, by data structure (account.hpp).
 //   sharing            prints a table
 //   sharing --json     prints figures for `./dev bench`
-// The exit status is 1 if the model fails its own test, a message fails, or a line moves that must not or moves too often.
+// The exit status is 1 if the model fails its own test, a message fails, or a line moves that must not move or moves too
+// often.
 #include <cstdio>
 #include <exception>
 #include <string_view>
@@ -59,8 +60,8 @@ constexpr Case kCases[] = {
     {"read.64B.two_engines", WrOpcode::rdma_read, false, 2, 16, false, kReadBatches},
     {"send.64B.two_engines_one_cq", WrOpcode::send, false, 2, 16, true, kSendBatches},
 };
-/// Moves are not counted during the first kWarmUp messages. By then both sides have used every slot and entry. Then they are
-/// counted during kCounted messages.
+/// Moves are counted during kCounted messages, after kWarmUp messages without counting. During the warm-up both sides use every
+/// slot and entry once.
 constexpr uint64_t kWarmUp = 5'000, kCounted = 5'000;
 
 void print(const Case& c, const Account& account, const Moves& all) {
@@ -80,8 +81,8 @@ void report_figures(const Case& c, const Account& account, const Moves& all) {
     bench::report(name + "all", account.a_message(all.all()), "moves/msg");
 }
 
-/// Returns false if a message failed or a line moves that must not, or moves too often. Adds the wrong moves (Account::wrong) per
-/// message to `wrong`.
+/// Returns false if a message failed, or if a line moves that must not move or moves too often. Adds the wrong moves
+/// (Account::wrong) per message to `wrong`.
 bool measure(const Case& c, bool json, double& wrong) {
     Account account(c.engines, kWarmUp, kCounted);
     Rig rig(c, account);

@@ -1,4 +1,4 @@
-"""Classes of the rows of vs_rxe: an end is two devices and the way to run programs over them, a row is one figure."""
+"""Classes of the rows of vs_rxe: an end is two devices and the way to run programs over them, and a row is one figure."""
 import re
 
 from guest_side import Failed
@@ -31,7 +31,7 @@ class Row:
 
 
 class EndWith:
-    """An end whose programs get one more option at the end."""
+    """An end whose programs get `options` after all other options."""
 
     def __init__(self, end, options):
         self.__dict__.update(end.__dict__)

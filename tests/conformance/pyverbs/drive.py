@@ -1,8 +1,8 @@
-"""Runs rdma-core's Python suite from a folder that has its `tests`. Prints one line per test on standard output: `ok | skip | fail NAME: text`.
+"""Runs rdma-core's Python suite, which is in FOLDER/tests. Prints one line per test on standard output: `ok | skip | fail NAME: text`.
 
     drive.py FOLDER one|two DEVICE PEER GID MODULE…
 
-With `one` both ends of every test are on DEVICE, as in the suite. With `two` the first end is on DEVICE and the second on PEER.
+With `one` both ends of every test are on DEVICE, as the suite does by itself. With `two` the first end is on DEVICE and the second on PEER.
 """
 import sys
 import unittest

@@ -3,8 +3,8 @@
 
     tests/conformance/pyverbs/run.py [one | two | cm]
 
-Nothing of the suite is stored here. The script copies it from the package's documentation and unpacks it. Every test must pass. The tests
-of SKIPS may also skip for the reason given there. Ends with `N passed, N failed, N skipped`.
+The suite is not stored in this repository. The script copies it from the package's documentation and unpacks it. Every test must pass; only
+the tests of SKIPS may skip. Ends with `N passed, N failed, N skipped`.
 """
 import gzip
 import os
@@ -20,13 +20,13 @@ sys.path.insert(0, str(HERE.parent))
 import lab  # noqa: E402
 
 SUITE = pathlib.Path('/usr/share/doc/rdma-core/tests')
-PYTHON = '/usr/bin/python3'  # the interpreter that has pyverbs, whatever is in PATH
+PYTHON = '/usr/bin/python3'  # the interpreter that has pyverbs; `python3` in PATH may be another one
 LIMIT = 600
 
 MODULES = ['test_device', 'test_addr', 'test_pd', 'test_cq', 'test_cq_events', 'test_cqex', 'test_qp', 'test_qpex', 'test_mr', 'test_atomic',
            'test_parent_domain', 'test_relaxed_ordering', 'test_fork', 'test_odp', 'test_shared_pd', 'test_tag_matching']
 
-# Tests that may skip: (name of the test, reason that the suite must give, why this reason is correct).
+# Tests that may skip: (pattern of the test's name, pattern of the reason that the suite gives, why the skip is correct).
 RAW = (r'.*', 'raw packet QPs are none of RDMA over Ethernet')
 DMABUF = (r'.*', 'there is no GPU whose memory could be exported')
 SKIPS = [
@@ -37,7 +37,7 @@ SKIPS = [
 # The minimum number of passed tests, so that a suite that shrinks or skips tests is not taken for a success.
 MODES = {
     'one': {'modules': MODULES, 'least': 139},
-    # test_shared_pd has three ends, and two of them use one device.
+    # Without test_shared_pd, because two of its three ends would use the same device.
     'two': {'modules': [m for m in MODULES if m != 'test_shared_pd'], 'least': 138},
     'cm': {'modules': ['test_rdmacm'], 'least': 10},
 }
@@ -91,7 +91,8 @@ ENOUGH = 128  # huge pages of 2 MiB
 
 
 def reserve_huge_pages():
-    """Reserves huge pages, which some tests map themselves. Without the right to reserve them those tests skip, which counts as a failure."""
+    """Reserves huge pages, which some tests map themselves. Without the right to reserve huge pages those tests skip, and each skip
+    counts as a failure."""
     try:
         if int(HUGE_PAGES.read_text()) < ENOUGH:
             HUGE_PAGES.write_text(str(ENOUGH))

@@ -1,6 +1,6 @@
 // The contents of the events of connections and datagrams (rdma_get_cm_event(3)): parameters, private data and status, as in the
-// kernel's cma.c. The tests use only the public API, so they also run with the kernel's rdma_cm. CM_SERVER and CM_CLIENT are the
-// addresses of the devices.
+// kernel's cma.c. The tests use only the public API, so they also run with the kernel's rdma_cm. The environment
+// variables CM_SERVER and CM_CLIENT give the addresses of the devices.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -13,8 +13,8 @@
 namespace {
 
 constexpr uint16_t kPort = 7631;
-// The length of the private data in the event of a message. Zeros pad the data to the size of the field in the MAD (IBA 12.6). In
-// a REQ, the addresses use the first 36 bytes of the field.
+// Lengths of the private data in an event, per message that causes the event. Zeros pad the data to the size of the field in the
+// MAD (IBA 12.6). In a REQ, the addresses use the first 36 bytes of the field, so 56 of 92 bytes remain.
 constexpr uint8_t kInReq = 56, kInRep = 196, kInRej = 148, kInSidrReq = 180, kInSidrRep = 136;
 constexpr int kConsumerReject = 28, kNoSuchService = 8;
 
@@ -115,7 +115,7 @@ rdma_conn_param offer(const char* text, uint32_t qpn) {
     return p;
 }
 
-/// The responder resources of one side are the initiator depth of the other.
+/// Expects the parameters of offer(). The responder resources of one side are the initiator depth of the other side.
 void expect_offer(const rdma_conn_param& got, uint32_t qpn) {
     EXPECT_EQ(got.responder_resources, 2);
     EXPECT_EQ(got.initiator_depth, 3);
@@ -194,7 +194,8 @@ TEST(CmEvents, OfDatagrams) {
     rdma_destroy_id(second.id);
 }
 
-/// The listener sees its own address as that of a client on the same device. This test runs alone, with `roci run --single`.
+/// If server and client share one device, the server must see the device's address as the address of the client. This test runs
+/// alone, with `roci run --single`.
 TEST(CmEvents, DISABLED_OnOneHost) {
     End server(RDMA_PS_TCP), client(RDMA_PS_TCP);
     server.listen(kPort + 3);

@@ -4,9 +4,9 @@
 //     cm_load server ADDRESS PORT
 //     cm_load client ADDRESS PORT TOTAL AT_ONCE [hold]
 //
-// The server runs until it is killed. The client sets up AT_ONCE connections at a time. With `hold` it tears down none before all
-// TOTAL connections are open. Each connection has an RC QP at both ends. The program uses only the public API, so it runs with
-// any provider.
+// The server runs until it is killed. The client sets up AT_ONCE connections at a time. With `hold` it tears down no
+// connection before each of the TOTAL connections is open or has failed. Each connection has an RC QP at both ends. The program
+// uses only the public API, so it runs with any provider.
 #include <netdb.h>
 #include <rdma/rdma_cma.h>
 #include <sys/resource.h>

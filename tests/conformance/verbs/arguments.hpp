@@ -1,6 +1,7 @@
 // Rows that call a verb with one wrong argument. Each row has the expected error, and the call must change nothing. The rows are
 // in arguments_*.cpp; arguments_test.cpp runs them. The expected values are those of rdma-core's manual pages and of the kernel's
-// uverbs. If Soft-RoCE differs, the row has its value and the reason.
+// uverbs. If Soft-RoCE differs, the row has the value of
+// Soft-RoCE and the reason.
 #pragma once
 
 #include <span>
@@ -29,7 +30,7 @@ public:
     ~Stage();
     Stage(const Stage&) = delete;
 
-    End a{0}, b{1};  ///< two open devices, connected by one RC QP each
+    End a{0}, b{1};  ///< two open devices, each with one RC QP that is connected to the QP of the other device
     ibv_qp *reset = nullptr, *init = nullptr, *rtr = nullptr, *ud = nullptr, *on_srq = nullptr;
     ibv_srq* srq = nullptr;
     ibv_pd* other = nullptr;  ///< a second PD of a's device

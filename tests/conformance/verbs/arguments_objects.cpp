@@ -1,4 +1,5 @@
-// Wrong arguments of the verbs that create, query and destroy objects: PDs, CQs, channels, SRQs, address handles, the device.
+// Wrong arguments of the verbs that create, query and destroy objects: PDs, CQs, channels, SRQs, address handles and
+// the device.
 #include <fcntl.h>
 
 #include "arguments.hpp"

@@ -112,7 +112,7 @@ TEST(Fatal, TheEndOfRocidIsADeviceFatalEventAndErrorsNotAHang) {
         EXPECT_NE(ibv_query_device(end->context, &attr), 0);
         EXPECT_EQ(ibv_alloc_pd(end->context), nullptr);
         EXPECT_NE(end->to_init(), 0);
-    }  // the remaining objects are still destroyed without an error
+    }  // the destructor of `end` must still destroy the objects without an error
     setenv("ROCI_SOCKET", before.c_str(), 1);
     unlink(socket.c_str());
 }

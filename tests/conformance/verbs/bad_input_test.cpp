@@ -19,7 +19,7 @@ protected:
             EXPECT_EQ(ibv_dealloc_pd(other), 0);
         }
     }
-    /// Returns the completion status of a request that `spoil` has changed.
+    /// Posts a request that `spoil` has changed, and returns its completion status.
     template <class F>
     ibv_wc_status status_of(ibv_wr_opcode opcode, uint32_t length, F&& spoil) {
         EXPECT_EQ(a->post(opcode, 1, 0, length, spoil), 0);

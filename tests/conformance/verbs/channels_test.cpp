@@ -1,5 +1,5 @@
-// Completion channels: arming, solicited events, several CQs per channel, non-blocking descriptors, acknowledgement. No wake-up
-// may be lost.
+// Completion channels: arming, solicited events, several CQs per channel, non-blocking descriptors and acknowledgement. No
+// wake-up may be lost.
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/epoll.h>
@@ -176,7 +176,7 @@ TEST_F(Channels, DestroyWaitsForAcknowledgements) {
     EXPECT_TRUE(destroyed);
 }
 
-/// The test fails if an event between arming and the last poll is lost.
+/// The receiver arms the CQ, polls until the CQ is empty, and then waits. A completion after the arming must end the wait.
 TEST_F(Channels, NoWakeUpIsLost) {
     constexpr uint64_t kMessages = 2000;
     for (uint64_t i = 0; i < 32; ++i) ASSERT_EQ(b->receive(i, 0, 64), 0);

@@ -1,4 +1,4 @@
-// Completion queues: creation, order, fields, resizing, overrun, destruction, extended polling, moderation.
+// Completion queues: creation, order, fields, resizing, overrun, destruction, extended polling and moderation.
 #include <poll.h>
 
 #include "fixture.hpp"
@@ -241,8 +241,8 @@ TEST_F(Cqs, UnknownFlagsAreNotSupported) {
     EXPECT_TRUE(errno == EOPNOTSUPP || errno == ENOTSUP);
 }
 
-/// The CQ is moderated: an event per 4 completions, or 60 ms after the first. The event of a single completion must come after
-/// the period, and four further completions must cause an event.
+/// The CQ is moderated: an event comes after 4 completions, or 60 ms after the first one. A single completion must cause an event
+/// after about 60 ms, and four further completions must cause another event.
 TEST_F(Cqs, ModerationWaitsForTheCountOrThePeriod) {
     ibv_device_attr_ex dev{};
     ASSERT_EQ(ibv_query_device_ex(b->context, nullptr, &dev), 0);
@@ -259,7 +259,7 @@ TEST_F(Cqs, ModerationWaitsForTheCountOrThePeriod) {
     ASSERT_EQ(a->send(0, 0, 8), 0);
     ibv_cq* cq = nullptr;
     void* user = nullptr;
-    ASSERT_EQ(ibv_get_cq_event(b->channel, &cq, &user), 0);  // there is only one entry, so the period decides
+    ASSERT_EQ(ibv_get_cq_event(b->channel, &cq, &user), 0);  // there is only one completion, so the event comes after the period
     EXPECT_GE(std::chrono::steady_clock::now() - start, 50ms);
     ibv_ack_cq_events(cq, 1);
     ASSERT_EQ(ibv_req_notify_cq(b->cq, 0), 0);

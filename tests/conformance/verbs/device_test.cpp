@@ -1,4 +1,5 @@
-// The attributes of the device. Every reported capability has a test, limits can be reached, and the GID table is correct.
+// The attributes of the device. Every capability flag that the device reports has a test, the largest queues can be made, and the
+// GID table is correct.
 #include <cstdio>
 
 #include "fixture.hpp"

@@ -1,6 +1,6 @@
 // Two ends of a connection for conformance tests. This file uses only the public verbs API, so the tests also run with any other
-// provider. ROCI_DEV1 and ROCI_DEV2 name the devices; the default is the first two, or the first one twice. ROCI_GID is the GID
-// index; the default is 1.
+// provider. ROCI_DEV1 and ROCI_DEV2 name the devices. Without them the ends use the first two devices, or the same device if
+// there is only one. ROCI_GID is the GID index; the default is 1.
 #pragma once
 
 #include <gtest/gtest.h>

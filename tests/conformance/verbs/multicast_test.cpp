@@ -1,4 +1,5 @@
-// Multicast: attaching, detaching, several QPs per group with a copy for each, loopback on the sender's own port.
+// Multicast: attaching, detaching, several QPs per group with a copy for each, and loopback on the sender's own
+// port.
 #include "fixture.hpp"
 
 namespace verbs_test {

@@ -1,5 +1,6 @@
 // Tests the functions that programs of newer releases of rdma-core bind to: public functions since release 59, and private
-// functions of each release. The program is linked with Rocinante's libraries, because Debian 12's do not have these versions.
+// functions of each release. The program is linked with Rocinante's libraries, because the libraries of Debian 12 lack these
+// versions.
 #include "newer.hpp"
 
 #include <gtest/gtest.h>
@@ -15,7 +16,7 @@ int rdma_resolve_addrinfo(rdma_cm_id* id, const char* node, const char* service,
 int rdma_query_addrinfo(rdma_cm_id* id, rdma_addrinfo** info);
 int rdma_write_cm_event(rdma_cm_id* id, rdma_cm_event_type event, int status, uint64_t arg);
 
-// One name per version, which the dynamic linker must find before the program starts.
+// Binds one function name to each version. The dynamic linker must find all versions before the program starts.
 #define GID_TYPE_IN(node)                                                            \
     __asm__(".symver gid_type_" #node ",ibv_query_gid_type@IBVERBS_PRIVATE_" #node); \
     int gid_type_##node(ibv_context* context, uint8_t port, unsigned int index, unsigned int* type);

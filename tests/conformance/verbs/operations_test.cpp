@@ -1,4 +1,4 @@
-// Operations: RDMA, atomics, immediate, inline, SGEs, invalidate, memory windows, atomic write.
+// Operations: RDMA, atomics, immediate data, inline data, SGEs, invalidation, memory windows and atomic write.
 #include "fixture.hpp"
 
 namespace verbs_test {

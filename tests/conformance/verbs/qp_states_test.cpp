@@ -1,4 +1,5 @@
-// Queue pairs: transitions, attributes, queries, draining, errors, posting lists, overflow, destruction with work outstanding.
+// Queue pairs: transitions, attributes, queries, draining, errors, posting lists, overflow and destruction with work
+// outstanding.
 #include "fixture.hpp"
 
 namespace verbs_test {
@@ -33,7 +34,8 @@ TEST_F(QpStates, TheWayUpNeedsEveryStep) {
     EXPECT_NE(a->to_init(), 0) << "from error only to reset";
 }
 
-/// Tests every pair of states. The attributes are all that a legal transition needs, so only the transition itself can be wrong.
+/// Tests all pairs of states except those that are skipped below. Each call passes all attributes of a legal transition, so it
+/// can be refused only because of the transition.
 TEST_F(QpStates, OnlyTheStepsOfTheTableAreTaken) {
     const auto legal = [](ibv_qp_state from, ibv_qp_state to) {
         if (to == IBV_QPS_RESET || to == IBV_QPS_ERR) return true;
@@ -115,7 +117,7 @@ TEST_F(QpStates, NothingIsPostedTooEarly) {
 TEST_F(QpStates, ErrorFlushesBothQueuesInOrder) {
     connect();
     for (uint64_t i = 0; i < 5; ++i) ASSERT_EQ(a->receive(i, 0, 64), 0);
-    for (uint64_t i = 10; i < 15; ++i) ASSERT_EQ(a->send(i, 0, 64), 0);  // no receive is posted
+    for (uint64_t i = 10; i < 15; ++i) ASSERT_EQ(a->send(i, 0, 64), 0);  // b has posted no receive, so none completes
     ASSERT_EQ(a->to_state(IBV_QPS_ERR), 0);
     uint64_t next_receive = 0, next_send = 10;
     for (int i = 0; i < 10; ++i) {
@@ -195,7 +197,7 @@ TEST_F(QpStates, AFullQueueSaysEnomemAndLosesNothing) {
     while (receives < 10000 && (err = b->receive(receives, 0, 64)) == 0) ++receives;
     EXPECT_EQ(err, ENOMEM);
     EXPECT_EQ(receives, b->cap.max_recv_wr);
-    ASSERT_EQ(b->to_state(IBV_QPS_RESET), 0);  // the peer is in RESET, so nothing completes
+    ASSERT_EQ(b->to_state(IBV_QPS_RESET), 0);  // b is in RESET, so no send of a completes
     while (sends < 10000 && (err = a->send(sends, 0, 8)) == 0) ++sends;
     EXPECT_EQ(err, ENOMEM);
     EXPECT_EQ(sends, a->cap.max_send_wr);

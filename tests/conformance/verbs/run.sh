@@ -1,7 +1,7 @@
 #!/bin/sh
 # run.sh ROCID LIBIBVERBS PROGRAM...: starts a rocid and runs each conformance program with it, with IPv4 addresses and, if the program has traffic,
-# with IPv6 addresses. Fails if a program fails. A program skips what a device does not report. rocid reports everything, so a skip is a failure, too,
-# except with ROCI_MAY_SKIP=1. ROCI_ENGINES is the number of engines (default 1).
+# with IPv6 addresses. Fails if a program fails. A program skips tests of features that the device does not report. rocid reports all these features,
+# so a skip also counts as a failure, except with ROCI_MAY_SKIP=1. ROCI_ENGINES is the number of engines (default 1).
 set -u
 rocid=$1
 library=$(dirname "$2")

@@ -1,4 +1,4 @@
-// Shared receive queues: sharing, limit event, query, resize, order of destruction, last WQE reached.
+// Shared receive queues: order of receives, limit event, query, resize, order of destruction and the event LAST_WQE_REACHED.
 #include "fixture.hpp"
 
 namespace verbs_test {

@@ -1,4 +1,4 @@
-// Tag matching SRQs: eager and rendezvous messages, matching in order, masks, unexpected messages and the phases, deletion,
+// Tag matching SRQs: eager and rendezvous messages, matching in order, masks, unexpected messages and the phases, deletion and
 // limits.
 #include <endian.h>
 #include <infiniband/tm_types.h>
@@ -55,7 +55,7 @@ protected:
         EXPECT_EQ(bad, err != 0 ? &wr : nullptr);
         return err;
     }
-    /// Returns an operation that adds a buffer of 4,096 bytes for `tag`. `id` selects the place of the buffer.
+    /// Returns an operation that adds a buffer of 4,096 bytes for `tag`. `id` selects the position of the buffer.
     ibv_ops_wr entry(uint64_t id, uint64_t tag, uint64_t mask = kAll) {
         sges[id] = b->sge(kTagged + id * 4096, 4096);
         ibv_ops_wr wr{};
@@ -185,8 +185,8 @@ TEST_F(TagMatching, UntaggedMessagesTakeOrdinaryBuffers) {
     EXPECT_TRUE(same(*a, kHeader, *b, kOrdinary + 3 * 4096, 100 + sizeof(ibv_tmh)));
 }
 
-// If new entries matched out of phase, a second message could overtake an unexpected first one, which the program has not handled
-// yet.
+// While the program has not handled an unexpected message, a new entry must not match, because a second message could overtake
+// the unexpected one.
 TEST_F(TagMatching, OutOfPhaseNothingNewMatchesUntilTheCountsAgree) {
     for (uint64_t id = 1; id < 4; ++id) ordinary(id);
     send(IBV_TMH_EAGER, 7, 10);

@@ -1,4 +1,4 @@
-// Transports: RC, UC, UD, XRC.
+// Transports: RC, UC, UD and XRC.
 #include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -126,12 +126,12 @@ TEST_F(Datagram, IsNoLongerThanTheMtu) {
     ASSERT_EQ(send_to(2, 0, mtu, kQkey), 0);
     EXPECT_DONE(*a, 2);
     EXPECT_DONE(*b, 1);
-    if (send_to(3, 0, mtu + 1, kQkey) == 0) {  // refused at once, or completed in error
+    if (send_to(3, 0, mtu + 1, kQkey) == 0) {  // a device may refuse the request at once, or complete it with an error
         EXPECT_NE(a->poll().status, IBV_WC_SUCCESS);
     }
 }
 
-/// IBV_DEVICE_UD_IP_CSUM: IPv4 packets after the 4-byte header of IP over InfiniBand (RFC 4391).
+/// Tests IBV_DEVICE_UD_IP_CSUM with IPv4 packets behind the 4-byte header of IP over InfiniBand (RFC 4391).
 class Checksums : public Datagram {
 protected:
     void SetUp() override {
@@ -145,7 +145,7 @@ protected:
         std::memcpy(a->memory.data(), kUdpPacket, kBytes);
         static_assert(sizeof kUdpPacket == kBytes);
     }
-    /// Sends a datagram with these flags. Returns the flags of the completion at b.
+    /// Sends a datagram with `extra_flags`. Returns the flags of the completion at b.
     unsigned deliver(unsigned extra_flags) {
         EXPECT_EQ(b->receive(1, 0, 1024), 0);
         EXPECT_EQ(a->post(IBV_WR_SEND, 2, 0, kBytes,
@@ -173,7 +173,7 @@ TEST_F(Checksums, AreFilledInAndVerified) {
 
 TEST_F(Checksums, AWrongOneIsNotSaidToBeRight) {
     EXPECT_EQ(deliver(0) & IBV_WC_IP_CSUM_OK, 0u) << "they are zero";
-    a->memory[0] = 0x12;  // not IPv4, so the bytes are not changed
+    a->memory[0] = 0x12;  // the header does not say IPv4 any more, so the packet must not be changed
     EXPECT_EQ(deliver(IBV_SEND_IP_CSUM) & IBV_WC_IP_CSUM_OK, 0u);
     EXPECT_TRUE(same(*a, 0, *b, kGrh, kBytes));
 }
@@ -195,7 +195,7 @@ ibv_qp* open_target(ibv_context* context, ibv_xrcd* domain, uint32_t number, ibv
     return ibv_open_qp(context, &attr);
 }
 
-/// An initiator at a. A target and an SRQ of one domain at b.
+/// a has an initiator. b has a target and an SRQ in one XRC domain.
 class Xrc : public Pair {
 protected:
     void SetUp() override {
@@ -369,7 +369,8 @@ TEST_F(Xrc, DomainsAreSharedByFile) {
     EXPECT_EQ(ibv_close_device(other), 0);
 }
 
-/// Like perftest, sets all attributes of RC on both the initiator and the target.
+/// Like perftest, sets all attributes of RC on both the initiator and the target. Each of them must ignore the attributes that it
+/// does not use.
 TEST_F(Xrc, AttributesOfTheOtherHalfAreIgnored) {
     for (End* end : {a.get(), b.get()}) {
         ibv_qp* qp = end == a.get() ? a->qp : target;

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""Addresses and neighbours, with two rocids in a network namespace. The port of one has no kernel interface (a TAP; rocid itself replies to ARP,
-ND and ping). The other shares the TAP's kernel end (a packet socket; addresses, routes and neighbours are the kernel's).
+"""Tests addresses and neighbours with two rocids in a network namespace.
+
+The port of the first rocid is a TAP without a kernel interface, so this rocid itself replies to ARP, ND and ping. The port of the second rocid
+is a packet socket on the kernel's end of the TAP, so its addresses, routes and neighbours are the kernel's.
 
     tests/interop/addresses/run.py [--only TEXT]
 """

@@ -1,4 +1,4 @@
-"""Two podman containers on one veth: a user without capabilities, the default seccomp profile, a root of its own for each."""
+"""Two podman containers on one veth pair. Each has its own root file system, a user without capabilities, and the default seccomp profile."""
 import contextlib
 import glob
 import itertools
@@ -148,7 +148,7 @@ class Pods:
         if port:
             self.net.wait(lambda: f':{port}' in self.net.a.sh('ss -ltnH') or f'\nend {begun} ' in self.left.said(), f'{server} does not listen')
         else:
-            time.sleep(1)  # nothing shows from outside that a rdma_cm id listens
+            time.sleep(1)  # outside the container nobody can see that an rdma_cm id listens
         status, output = self.right.wait(self.right.start(client), limit)
         if status != 0:
             raise hosts.Failure(f'{client} returned {status}:\n{output[-1500:]}\nthe server:\n{self.left.said()[-1500:]}')

@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""RDMA between two podman containers that share nothing but a network: no capability, the default seccomp profile, `roci up` in each.
+"""RDMA between two podman containers that share nothing but a network.
+
+Each container has no capability, the default seccomp profile, and its own rocid (`roci up`).
 
     tests/interop/containers/run.py [--only TEXT] [--list]
 

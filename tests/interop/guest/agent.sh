@@ -1,11 +1,11 @@
 #!/usr/bin/busybox sh
-# Serves one virtio port. A line in is "NUMBER base64(command)". The reply is the command's output and a line "@@END NUMBER STATUS".
+# Serves one virtio port. An input line is "NUMBER base64(command)". The reply is the command's output and a line "@@END NUMBER STATUS".
 exec 3<>"$1" || exit 1
 cd /root
 while read -r number text <&3; do
     echo "$text" | base64 -d >/tmp/command.$number
     setsid /usr/bin/dash /tmp/command.$number </dev/null 3>&- 2>&1 | cat >&3
-    # This shell loses the status of the first part of the pipe, so the command stores it in a file.
+    # This shell loses the status of the first part of the pipe, so the command stores its status in a file.
     printf '\n@@END %s %s\n' "$number" "$(cat /tmp/status.$number 2>/dev/null || echo 255)" >&3
     rm -f /tmp/command.$number /tmp/status.$number
 done

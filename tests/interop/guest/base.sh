@@ -12,7 +12,7 @@ mounts() {
     exec </dev/console >/dev/console 2>&1
 }
 
-# modules LIST: loads the kernel modules of the list, which is boot or later.
+# modules LIST: loads the kernel modules that the file /modules/LIST names. LIST is "boot" or "later".
 modules() {
     for module in $(cat /modules/$1); do insmod /modules/$module.ko || echo "guest: no $module"; done
 }

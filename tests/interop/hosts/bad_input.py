@@ -1,5 +1,5 @@
 """Ports that cannot be opened, and interfaces that change. If rocid can open no port, rocid must print one line with a remedy and exit with
-1. Otherwise rocid must serve the other ports. (Missing permissions: rights.py.)"""
+1. If rocid can open only some ports, rocid must serve these. (rights.py tests missing permissions.)"""
 import json
 import pathlib
 
@@ -21,7 +21,7 @@ def others_go_on(net):
 
 
 def starts_down(net):
-    """If an interface is down, the port is down. The port becomes active when the interface comes up."""
+    """If an interface is down, the port must be down. When the interface comes up, the port must become active."""
     net.a.ip(f'link set {net.a.interface} down')
     net.a.start(net.a.device('af_packet'))
     try:
@@ -44,12 +44,12 @@ def small_mtu(net):
 
 
 def large_mtu(net):
-    """veth does not support XDP with frames larger than a page."""
+    """rocid must refuse af_xdp here, because veth does not support XDP with frames larger than a page."""
     return refuses(net.a, net.a.device('af_xdp'), f'MTU {net.mtu}', 'ip link set wire0 mtu')
 
 
 def no_address(net):
-    """If the interface has no addresses, rocid reports this. GIDs appear when the interface gets addresses."""
+    """rocid must report that the interface has no address. When the interface gets one, traffic must work."""
     net.a.ip(f'addr flush dev {net.a.interface}')
     net.a.start(net.a.device('af_packet'))
     try:
@@ -68,7 +68,7 @@ def without_xdp(what, *texts):
 
 
 def new_mac(net):
-    """The MAC of the interface changes while rocid runs. rocid must report this, and new and old connections must work."""
+    """The MAC of the interface changes while rocid runs. rocid must report the change, and new and old connections must work."""
     mac = json.loads(net.a.ip(f'-j link show {net.a.interface}'))[0]['address']
     for host in (net.a, net.b):
         host.start(host.device('af_packet'))

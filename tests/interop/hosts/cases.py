@@ -103,7 +103,7 @@ def received(host):
 
 
 def wait_flowing(host, before, limit=20):
-    """Waits until there is RDMA traffic. The programs' TCP exchange, which uses the same link, has then ended."""
+    """Waits until so many frames have come that RDMA traffic runs and the programs' TCP exchange on the same link has ended."""
     end = time.monotonic() + limit
     while received(host) < before + 1000:
         check(time.monotonic() < end, 'no traffic')
@@ -172,7 +172,7 @@ def long_flap(net):
 
 
 def addresses_change(net):
-    """The device's GIDs follow the addresses of the interface, also during traffic."""
+    """The device's GIDs must follow the addresses of the interface during traffic, and the traffic must go on."""
     extra, gid = '10.79.7.7', '::ffff:10.79.7.7'
     def change():
         server, client = start_pair(net, 'ib_write_bw -s 65536 -D 3')
@@ -193,7 +193,7 @@ def addresses_change(net):
 
 
 def smaller_mtu(net):
-    """active_mtu follows the MTU of the interface."""
+    """active_mtu must follow the MTU of the interface."""
     net.b.ip(f'link set {net.b.interface} mtu 1500')
     try:
         time.sleep(0.5)
@@ -213,7 +213,7 @@ def happenings(kind):
 # ---- XDP -------------------------------------------------------------------------------------------------------------
 
 def kernel_goes_on(net):
-    """ping and TCP of the kernel work on the link while RDMA traffic uses it."""
+    """The kernel's ping and TCP must work on the link while RDMA traffic uses the link."""
     server, client = start_pair(net, 'ib_write_bw -s 65536 -D 4')
     try:
         before = net.a.xdp()
@@ -243,7 +243,7 @@ def program_on(host):
 
 
 def crash_detaches(net):
-    """After kill -9 of rocid the kernel removes the XDP program, and the next rocid starts."""
+    """After kill -9 of rocid the kernel must remove the XDP program, and the next rocid must start."""
     check(program_on(net.a), 'no XDP program while rocid runs')
     net.a.stop(9)
     time.sleep(0.5)
@@ -253,7 +253,7 @@ def crash_detaches(net):
 
 
 def refuses(host, config, *texts, under=()):
-    """rocid exits with 1 and prints one error line, which contains the given texts."""
+    """rocid must exit with 1 and print one error line, which must contain the given texts."""
     try:
         check(not host.launch(config, under=under), f'it started:\n{host.log()}')
         check(host.process.returncode == 1, f'exit {host.process.returncode}:\n{host.log()}')
@@ -266,7 +266,7 @@ def refuses(host, config, *texts, under=()):
 
 
 def taken(net):
-    """A second rocid on the same interface reports the conflict and does not disturb the first."""
+    """A second rocid on the same interface must report the conflict and must not disturb the first rocid."""
     other = type(net.a)(net.a.namespace, net.a.interface, 9, net.folder.name)
     refuses(other, other.device('af_xdp'), 'is taken', 'another rocid')
     cross(net, 'ibv_rc_pingpong -n 100')
@@ -282,7 +282,7 @@ def xdp_cases(quick):
 
 @dataclasses.dataclass(frozen=True)
 class Group:
-    """Cases that share a network, and the rocids of both hosts."""
+    """Cases that share a network and, if `config` is given, the rocids of both hosts."""
     name: str
     cases: Callable  # quick → (name, body(net)) …
     config: Optional[Callable] = None  # host → configuration of its rocid; None: each case starts its own

@@ -1,5 +1,5 @@
-"""IPv4 header checksums that the port or rocid computes and checks; and counters of faulty frames, one per kind of fault. DPDK's driver of TAPs
-treats these checksums as NICs do."""
+"""Tests the IPv4 header checksums that the port or rocid computes and checks, and the counters of faulty frames, one per kind of fault. DPDK's
+driver of TAPs can compute and check these checksums as NICs do."""
 from cases import Group, check, cross
 from hosts import Program
 from ports import bridge, tap_config, tap_joins

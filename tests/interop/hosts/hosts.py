@@ -67,14 +67,14 @@ class Program:
 
     def kill(self, how=signal.SIGKILL):
         try:
-            os.killpg(self.process.pid, how)  # the program has its own session, so this is its process group
+            os.killpg(self.process.pid, how)  # the program has its own session, so its pid is also its process group
         except ProcessLookupError:
             pass
         self.process.wait()
 
 
 class Host:
-    """One host: a namespace, its interface, its rocid."""
+    """One host: a namespace with an interface and a rocid."""
 
     def __init__(self, namespace, interface, number, folder):
         self.namespace, self.interface, self.number = namespace, interface, number
@@ -173,8 +173,8 @@ class Host:
 
 
 class Wire:
-    """Captures the link at host a's ports and checks the frames: the ICRCs per case, and all frames by tshark at the end."""
-    BYTES, FRAMES = 2 << 20, 1000  # limits per case; later frames are not checked
+    """Captures the link at host a's ports and checks the frames: the ICRCs after each case, and all frames by tshark at the end."""
+    BYTES, FRAMES = 2 << 20, 1000  # limits per case; frames beyond a limit are not checked
 
     def __init__(self, judged):
         self.judged, self.watch, self.frames, self.cases, self.dropped = judged, None, [], [], 0
@@ -212,7 +212,7 @@ class Network:
     """Two hosts; use with `with`."""
 
     def __init__(self, mtu, queues=1, judged=True):
-        self.mtu, self.queues = mtu, queues  # queues: number at each end of the veth pair
+        self.mtu, self.queues = mtu, queues  # `queues` is the number of queues at each end of the veth pair
         self.wire = Wire(judged)
         self.folder = tempfile.TemporaryDirectory(prefix='roci-hosts-')
         names = [f'roci-{os.getpid()}-{side}' for side in 'ab']

@@ -96,7 +96,7 @@ def several(kind):
 # ---- VLANs -----------------------------------------------------------------------------------------------------------
 
 def kernel_vlan(net):
-    """Gives host b the kernel's VLAN interface. Host a has none."""
+    """Makes a VLAN interface of the kernel on host b. Host a has none."""
     net.b.ip(f'link add wire0.{VLAN} link wire0 type vlan id {VLAN}')
     net.b.ip(f'link set wire0.{VLAN} up')
     net.b.ip(f'addr add 10.79.2.2/24 dev wire0.{VLAN}')
@@ -148,7 +148,7 @@ def asked_for(net):
 
 
 def kernel_pings_vlan(net):
-    """rocid replies to ARP, neighbour discovery and echo with the VLAN tag."""
+    """rocid must reply to ARP, neighbour discovery and echo with the VLAN tag."""
     for address in net.a.roce.values():
         said = net.b.sh(f'ping -c 5 -i 0.1 -W 2 {address}')
         check(' 0% packet loss' in said, said)
@@ -231,9 +231,9 @@ def waits(net):
     rocid = Program([*net.a.inside, str(ROCID), '--config', net.a.config_path, '--socket', net.a.socket])
     try:
         net.wait(lambda: os.path.exists(path), 'no socket')
-        check('waits for the vhost_user end' in rocid.output(), rocid.output())
-        rocid.kill(signal.SIGTERM)
-        check(rocid.process.returncode is not None, 'it goes on')
+        net.wait(lambda: 'waits for the vhost_user end' in rocid.output(), 'no word that it waits')
+        rocid.process.terminate()
+        rocid.wait(20)
     finally:
         rocid.kill()
 

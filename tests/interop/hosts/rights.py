@@ -17,8 +17,8 @@ NEEDS = {'af_packet': ('net_raw', 'net_admin'), 'af_xdp': ('net_raw', 'net_admin
 
 
 def may_lock():
-    """Returns the capabilities that rocid needs to lock memory for rings and frames: none if this process may raise the limit of locked
-    memory."""
+    """Raises the limit of locked memory if this process may do so. Returns the capabilities that rocid then needs to lock memory for rings
+    and frames."""
     try:
         resource.setrlimit(resource.RLIMIT_MEMLOCK, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     except (ValueError, OSError):
@@ -27,7 +27,7 @@ def may_lock():
 
 
 def with_rights(capabilities):
-    """Returns the prefix of a command that removes all other capabilities."""
+    """Returns a command prefix that leaves only these capabilities and those of may_lock()."""
     some = ','.join(['-all', *(f'+{c}' for c in (*capabilities, *may_lock()))])
     return ['setpriv', f'--reuid={NOBODY}', f'--regid={NOBODY}', '--clear-groups', '--no-new-privs',
             f'--inh-caps={some}', f'--ambient-caps={some}', f'--bounding-set={some}']
@@ -55,7 +55,7 @@ def serves(kind):
 
 
 def lacks(kind, missing, *texts):
-    """Without one of the capabilities rocid prints one line that names it, and exits with 1."""
+    """Without the capability `missing` rocid must print one line with the given texts and exit with 1."""
     def body(net):
         os.chmod(net.folder.name, 0o777)
         try:
@@ -77,7 +77,7 @@ def settings(name):
 
 
 def unit_grants(_):
-    """The unit must run as its own user with exactly the capabilities that the kinds of ports need. systemd must accept the file."""
+    """The unit must run as its own user with exactly the capabilities of NEEDS. systemd must accept the file."""
     wanted = {f'CAP_{c.upper()}' for needs in NEEDS.values() for c in needs}
     for name in ('AmbientCapabilities', 'CapabilityBoundingSet'):
         check(set(settings(name)) == wanted, f'{name}={settings(name)}, but ports need {sorted(wanted)}')

@@ -70,7 +70,7 @@ def judged(net, name, body):
 
 
 def run_group(report, group, quick):
-    """Runs all cases of the group with one network and one pair of rocids."""
+    """Runs the wanted cases of a group with one network and, if the group has a configuration, with one pair of rocids."""
     chosen = [(name, body) for name, body in group.cases(quick) if report.wants(name)]
     if not chosen:
         return

@@ -67,14 +67,14 @@ def on_the_wire(net):
 
 
 def faulty(host):
-    """Loses and corrupts frames before the socket, because not every kernel has netem."""
+    """Makes rocid lose and corrupt frames, because not every kernel has netem."""
     return '[fault]\ndrop = 0.01\ncorrupt = 0.005\n' + host.device('udp')
 
 
 # ---- without privilege, and with others --------------------------------------------------------------------------------
 
 def nobody(net):
-    """Both ends run as users without any capability."""
+    """Traffic must work if both ends run as a user without any capability."""
     os.chmod(net.folder.name, 0o777)
     try:
         for host in (net.a, net.b):
@@ -93,7 +93,7 @@ def no_capability():
 
 
 def up_and_down(net):
-    """`roci up` on both hosts, a pair of programs by `roci run` alone, `roci down`; all as a user without any capability."""
+    """Runs `roci up` on both hosts, then a pair of programs by `roci run`, then `roci down`, all as a user without any capability."""
     def roci(host, words):
         folder = f'{net.folder.name}/user{host.number}'
         os.makedirs(folder, exist_ok=True)
@@ -139,7 +139,7 @@ def with_af_packet(net):
 
 
 def two_on_lo(net):
-    """Two rocids use different addresses of one host."""
+    """Two rocids must work on different addresses of one host."""
     other = type(net.a)(net.a.namespace, 'lo', 9, net.folder.name)
     net.a.start(net.a.device('udp', interface='lo', addresses=['127.0.0.1/8']))
     other.start(other.device('udp', interface='lo', addresses=['127.0.0.2/8']))

@@ -123,7 +123,7 @@ def black_hole(net):
 
 
 def shorter_route(net):
-    """The route has a smaller MTU than the interface. rocid must count the frames that are too long for it."""
+    """The route has a smaller MTU than the interface. rocid must count the frames that are too long for the route."""
     with both_up(net):
         net.b.sh(f'ip route add {net.a.ipv4}/32 dev {net.b.interface} mtu lock 1500')
         try:
@@ -136,8 +136,8 @@ def shorter_route(net):
 
 
 def nat(net):
-    """A NAT changes the source port. The ICRC covers the port, so the peer drops the frames, and must count them by cause
-    (port_changed)."""
+    """A NAT changes the source port. The ICRC covers the port, so the peer must drop the frames and count them as
+    port_changed."""
     with both_up(net), rule(net.b, '-t nat -A POSTROUTING -p udp --dport 4791 -j MASQUERADE --to-ports 20000-20100'):
         fails(net, 'the peer did not answer')
         said = udp_of(net.a)
@@ -149,8 +149,8 @@ FRAGMENTS = 'import socket; s=socket.socket(type=socket.SOCK_DGRAM); [s.sendto(b
 
 
 def fragments(net):
-    """The kernel joins fragments to datagrams that are larger than a frame. rocid must count them (too_large), and traffic must
-    continue."""
+    """The kernel joins fragments to datagrams that are larger than a frame. rocid must count these datagrams (too_large), and
+    traffic must continue."""
     with both_up(net):
         cross(net, 'ibv_rc_pingpong -c -n 100')
         before = udp_of(net.a).get('too_large', 0)

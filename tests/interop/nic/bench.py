@@ -1,4 +1,4 @@
-"""The guest, the namespace with the other ends of its NICs and the rocids on them, and the traffic between them."""
+"""The guest, the namespace at the other ends of its NICs, the rocids on both sides, and the traffic between them."""
 import contextlib
 import dataclasses
 import itertools
@@ -20,7 +20,7 @@ from lab import BUILD, ROCI, ROCID, Failure  # noqa: E402
 
 VLAN = 100
 SIDE = {'us': '10.98.0.2', 'them': '10.98.0.1'}  # addresses of the programs' own TCP
-TAKES_LONG = 120  # seconds, because the processor is emulated on a machine with other work
+TAKES_LONG = 120  # seconds; steps in the guest are slow, because its processor is emulated on a busy machine
 _ports = itertools.count(18600)
 
 
@@ -183,7 +183,7 @@ class Bench:
         return done.returncode, done.stdout + done.stderr
 
     def ping(self, address, count=3):
-        """Returns the round trips in ms."""
+        """Pings an address. Returns the round-trip times in ms."""
         said = self.shell(' '.join([*self.inside, 'ping', '-c', str(count), '-i', '0.5', '-W', '10', address]))[1]
         return [float(t) for t in re.findall(r'time=([\d.]+) ms', said)]
 

@@ -1,4 +1,4 @@
-"""If rocid cannot use a NIC, rocid prints one line with a remedy. The permission of a file controls the use of a NIC."""
+"""If rocid cannot use a NIC, rocid must print one line with a remedy. The file of the VFIO group decides who may use a NIC."""
 import machine
 import nics
 from bench import Inside, check

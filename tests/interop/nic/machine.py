@@ -53,7 +53,7 @@ def contents(build):
 
 @dataclasses.dataclass(frozen=True)
 class Nic:
-    """A NIC that only rocid uses. Its number is the PCI slot, and its tap has its name."""
+    """A NIC that only rocid uses. `number` is the last digit of its PCI slot. Its tap has the NIC's name."""
     name: str
     number: int
     words: str  # QEMU's device and its options

@@ -1,4 +1,4 @@
-"""A NIC that rocid drives by vfio and an emulated IOMMU: traffic, link, interrupts, two queues."""
+"""A NIC that rocid drives by vfio and an emulated IOMMU: traffic, link, interrupts and two queues."""
 import re
 import time
 
@@ -51,8 +51,8 @@ class Rows:
         return self.cross('ib_write_bw -F -m 4096 -s 65536 -n 20')()
 
     def idle(self):
-        """Frames must reach an engine that may sleep for up to a second: by an interrupt, or, with a NIC that causes none, because rocid
-        polls."""
+        """Frames must reach an engine that may sleep for up to a second. The NIC must wake the engine by an interrupt. If the NIC causes no
+        interrupts, rocid must poll it."""
         def looked():
             return sum(int(n) for line in self.bench.guest.must(f'grep {self.nic.address} /proc/interrupts').splitlines() for n in re.findall(r'\s(\d+)(?=\s)', line))
         check(self.bench.ping(f'10.9{self.nic.number}.0.2'), 'no answer to ping')
@@ -89,6 +89,7 @@ class Rows:
         with Inside(self.bench, config(self.nic, 2)) as inside:
             said = self.bench.cross(inside.end(self.nic.number), self.bench.there(self.nic.name, self.nic.number), 'ib_write_bw -F -m 4096 -s 65536 -n 30 -q 4')
             sent = [e['counters']['tx_frames'] for e in self.bench.status(inside)['engines']]
+        check(len(sent) == 2 and all(sent), f'an engine sent nothing: {sent}; {said}')
         return f'{said}; frames by engine {sent}'
 
     def rows(self):

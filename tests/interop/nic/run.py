@@ -20,8 +20,8 @@ import service
 import vlan
 
 guest, image = bench.guest, bench.image
-QEMU_FAULT = 'e1000e_intrmgr_on_throttling_timer'  # a wrong assertion of QEMU 7.2, which fails if MSI-X is enabled at that moment
-DEADLINE = 10 * 60  # seconds for all rows; later rows are not run, which is reported
+QEMU_FAULT = 'e1000e_intrmgr_on_throttling_timer'  # a wrong assertion of QEMU 7.2: it fails if MSI-X is enabled when this timer fires
+DEADLINE = 10 * 60  # seconds for all rows; rows after this time are skipped
 
 
 def groups(wire):
@@ -73,7 +73,8 @@ class Report:
 
 
 def boot(stack):
-    """Returns a running guest. On a busy machine an emulated guest may not boot in time. Then a second guest is started, which is reported."""
+    """Returns a running guest. On a busy machine an emulated guest may not boot in time. In this case reports the failure and starts a second
+    guest."""
     try:
         return stack.enter_context(bench.Bench())
     except guest.GuestError as error:

@@ -1,4 +1,4 @@
-"""systemd runs config/rocid.service without changes."""
+"""systemd runs config/rocid.service. Only the row for PCI adds a drop-in file to the unit."""
 import re
 
 import machine
@@ -7,7 +7,7 @@ from bench import TAKES_LONG, End, check, config_addresses, wait_until
 
 SOCKET = '/run/rocinante/rocid.sock'
 CAPABILITIES = {'net_admin': 12, 'net_raw': 13, 'perfmon': 38, 'bpf': 39}
-# A user who is in the socket's group.
+# Prefix that runs a command as a user who is in the socket's group.
 USER = f'/usr/bin/setpriv --reuid 1000 --regid 1000 --groups $(stat -c %g {SOCKET}) --inh-caps=-all --bounding-set=-all'
 DEVICE = 'ib_write_bw -F -m 1024 -s 65536 -n 50'
 
@@ -33,7 +33,7 @@ class Rows:
         return self.guest.run('journalctl -u rocid --no-pager -o cat | tail -n 15')[1]
 
     def serves(self):
-        """Returns the main process once it serves."""
+        """Waits until rocid serves. Returns the id of its main process."""
         def found():
             pid = self.property('MainPID')
             return pid != '0' and self.guest.run(f'roci status --socket {SOCKET} >/dev/null 2>&1')[0] == 0 and pid

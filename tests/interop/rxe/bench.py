@@ -60,7 +60,7 @@ NETS = {
     # rocid has a plain UDP socket: in the namespace of the tap (udp), or behind a router that has the tap (routed).
     'udp': Net(US, THEM, f'port = "udp"\ninterface = "{TAP}"\n', US['ipv4'], THEM['ipv4']),
     'routed': Net(addresses(96, 1), THEM, 'port = "udp"\ninterface = "far0"\n', addresses(96, 1)['ipv4'], THEM['ipv4']),
-    # The guest's NIC is the other end of rocid's port. rocid handles no TCP, which has its own tap.
+    # The guest's NIC is the other end of rocid's port. rocid handles no TCP, so TCP has its own tap.
     'vhost': Net(US, THEM, 'port = "vhost_user"\npath = "{vhost}"\nmac = "02:00:00:00:99:01"\n' + ours(99), '10.98.0.1', '10.98.0.2'),
 }
 
@@ -149,7 +149,7 @@ class Wire:
 
     def __init__(self, folder):
         self.name = f'roci-rxe-{os.getpid()}'
-        self.inside = self.guest_inside = ['ip', 'netns', 'exec', self.name]  # for rocid and our programs; for QEMU
+        self.inside = self.guest_inside = ['ip', 'netns', 'exec', self.name]  # prefixes: `inside` of rocid and our programs, `guest_inside` of QEMU
         self.folder, self.guest, self.stack = folder, None, contextlib.ExitStack()
 
     def ip(self, *words):

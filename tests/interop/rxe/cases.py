@@ -16,7 +16,7 @@ class Case:
     we_serve: bool = False
     quick: bool = True
     limit: int = 60
-    tries: int = 2  # tries with faults, or if the guest itself fails
+    tries: int = 2  # maximum number of tries, if the case has faults or the guest itself fails
     ours: tuple = ()  # settings of rocid, for faults on this side
     theirs: str = ''  # netem rules in the guest, for faults on the other side
     listens: str = 'tcp'  # how Runner.ready() sees that the server listens: on a TCP port, by rdma_cm, or not at all (itself)
@@ -27,8 +27,8 @@ class Case:
 
 
 def both_ways(name, command, to='{address}', **more):
-    """Returns two cases with the same program at both ends; each end serves once. `server` has arguments that only the server gets, e.g. rping's
-    -s."""
+    """Returns two cases with the same program at both ends; each end serves once. `command` is a command to which the client appends `to`, or
+    a pair: (the server's command, the client's command)."""
     server, client = command if isinstance(command, tuple) else (command, f'{command} {to}')
     return [Case(f'{name}, they serve', server, client, **more), Case(f'{name}, we serve', server, client, we_serve=True, **more)]
 
@@ -55,7 +55,7 @@ def transports():
 
 
 def alone():
-    """Runs the rows of wrong arguments (tests/conformance/verbs/arguments_*.cpp) on Soft-RoCE. A difference that the row does not explain fails."""
+    """Runs the rows of wrong arguments (tests/conformance/verbs/arguments_*.cpp) on Soft-RoCE. A difference that a row does not explain is a failure."""
     yield Case('wrong arguments, verb by verb', 'ROCI_OTHER_PROVIDER=1 ROCI_GID={gid} arguments --gtest_brief=1', 'true', listens='itself', limit=120, quick=False)
 
 

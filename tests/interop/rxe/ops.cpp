@@ -5,7 +5,7 @@
 //     ops -d DEVICE -g GID [-m MTU] [-t rc|uc|ud] [-q QPS] [-r ROUNDS] [-p PORT] [-s SIZE,SIZE…] [SERVER] OPERATION…
 //
 // Without SERVER the program waits for a client. SERVER is an address. Operations are names of kOps or kFaults. On success the
-// last line is "ops: N checks passed" and the exit status 0.
+// last line is "ops: N checks passed" and the exit status is 0.
 #include <arpa/inet.h>
 #include <infiniband/verbs.h>
 #include <netdb.h>
@@ -388,10 +388,10 @@ void run(const Op& op) {
 struct Fault {
     const char* name;
     ibv_wr_opcode code;
-    uint32_t size, room;  ///< bytes of the request, and of the receive; room 0: none is posted
+    uint32_t size, room;  ///< bytes of the request and of the receive; room 0: no receive is posted
     bool bad_key, peer_gone;
     uint8_t rnr;
-    ibv_wc_status active, passive;  ///< expected statuses; passive: of the receive, if one is posted
+    ibv_wc_status active, passive;  ///< expected statuses of the request and, if a receive is posted, of the receive
     /// Statuses if Soft-RoCE is the responder and differs from the specification; IBV_WC_SUCCESS: no difference.
     ibv_wc_status rxe_active = IBV_WC_SUCCESS, rxe_passive = IBV_WC_SUCCESS;
 };

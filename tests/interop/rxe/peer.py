@@ -23,8 +23,8 @@ def contents(ops):
 
 
 def machine(tap, mac, addresses, mtu, vhost='', side=''):
-    """Returns the machine. With `vhost` the NIC of `addresses` is connected to that vhost-user socket, and the tap is a second NIC with the address
-    `side`."""
+    """Returns the machine. With `vhost` the NIC of `addresses` is connected to the vhost-user socket `vhost`, and the tap is a second NIC with the
+    address `side`."""
     devices = []
     if vhost:
         # vectors=0: with MSI-X, QEMU 7.2 requires KVM for a vhost-user NIC and crashes without it

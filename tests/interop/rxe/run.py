@@ -66,7 +66,7 @@ class Runner:
         return text.replace('ops ', f'{bench.OPS} ', 1).split() if ours and text.startswith('ops ') else text.split() if ours else text
 
     def ready(self, case, server):
-        """Waits until the server listens, or two seconds if this cannot be seen."""
+        """Waits until the server listens, or two seconds if nobody can see that. Returns at once if the client itself waits for the server."""
         if case.listens == 'itself':
             return
         look = f'ss -ltnH "sport = :{self.port}"' if case.listens == 'tcp' else 'rdma resource show cm_id | grep LISTEN'
@@ -103,7 +103,7 @@ class Runner:
 
     @contextlib.contextmanager
     def counted(self, case):
-        """Checks how many loss inquiries we send. None of them is answered."""
+        """Checks how many loss inquiries we send. Soft-RoCE must answer none of them."""
         before = self.rocid.counters()['loss_inquiries']
         yield
         now = self.rocid.counters()
@@ -133,7 +133,7 @@ class Runner:
         return outputs
 
     def attempt(self, case):
-        """Runs a case. If it fails, and frames were faulty or the guest itself failed, repeats it in a new guest, because Soft-RoCE may
+        """Runs a case. If the case fails and has faults, or if the guest itself fails, repeats the case in a new guest, because Soft-RoCE may
         have hung. Makes at most case.tries tries."""
         start = time.monotonic()
         for number in range(1, case.tries + 1):

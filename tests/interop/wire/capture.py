@@ -85,7 +85,7 @@ def count_icrcs(path):
 
 
 def count(some):
-    """Returns (right, wrong): the numbers of right and wrong ICRCs over all RoCEv2 frames among these."""
+    """Returns (right, wrong): the numbers of right and wrong ICRCs over all RoCEv2 frames among `some`."""
     parts = [p for p in map(roce_parts, some) if p]
     right = sum(icrc_is_right(*p) for p in parts)
     return right, len(parts) - right

@@ -3,7 +3,7 @@ import subprocess
 
 from lab import Failure
 
-# Disabled dissectors. They guess the kind of payload: an RDMA payload of zeros looks like RPC-over-RDMA. So only the frame is checked.
+# Dissectors to disable, because they guess the kind of an RDMA payload. For example, a payload of zeros looks like RPC-over-RDMA.
 GUESSERS = ('smc', 'smb_direct', 'rpcordma', 'nvme-rdma', 'lnet', 'iser', 'infiniband_sdp', 'fcoib', 'infiniband.eoib')
 
 FIELDS = ('frame.len', 'ip.dst', 'ipv6.dst', 'ip.version', 'ip.hdr_len', 'ip.dsfield', 'ip.flags', 'ip.ttl', 'ip.checksum.status', 'ipv6.version', 'ipv6.tclass', 'ipv6.flow',

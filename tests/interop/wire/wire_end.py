@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The kernel's end of a link, used from within its namespace.
+"""Sends and checks frames at the kernel's end of a link. Runs in the namespace of the link.
 
         wire_end.py send INTERFACE HEX…           sends frames without changes
         wire_end.py listen INTERFACE COUNT LIMIT  reads COUNT incoming RoCEv2 frames over IPv4, for at most LIMIT seconds, and prints the numbers

@@ -40,5 +40,5 @@ KINDS = [  # (fault, counter)
 
 
 def counted(host_status, where):
-    """Reads a counter of the engines in `roci status` ("host")."""
+    """Returns the sum of a counter over all engines, from "host" of `roci status`."""
     return sum(engine[where[0]][where[1]] for engine in host_status['engines'])

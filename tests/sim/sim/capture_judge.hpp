@@ -11,7 +11,7 @@
 
 namespace roci::sim {
 
-/// Counts for one endpoint with RC or XRC QPs. Only one of the QPs may send requests.
+/// Computes the counters of one endpoint with RC or XRC QPs. Only one of the QPs may send requests.
 class CaptureJudge {
 public:
     /// If `keeps` is true, the endpoint keeps requests that arrive out of order and executes them in order.
@@ -80,7 +80,7 @@ private:
     uint32_t last_inbound_ = 0;
     bool sending_ = false;
     Psn acked_, next_;                      // PSNs of the requests sent: the oldest without an answer, the next new one
-    std::map<uint32_t, uint32_t> answers_;  // requests sent that are not answered by an ACK: PSN, response packets
+    std::map<uint32_t, uint32_t> answers_;  // READs, atomics and atomic writes sent, by PSN: number of response packets
     Gid peer_;
 
     template <size_t n>

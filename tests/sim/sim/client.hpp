@@ -108,8 +108,8 @@ struct SendWr {
 
 class Client {
 public:
-    /// Opens a session on a device of the host. A refused call throws an exception; calls named try_… return the errno instead.
-    /// `uid` is the client's user. kNextUser selects the users of WorldOptions in turn.
+    /// Opens a session on a device of the host. If the host refuses a call, the function throws an exception, unless it returns
+    /// an errno. `uid` is the client's user. kNextUser selects the users of WorldOptions in turn.
     Client(Host& host, uint32_t device, uint32_t uid = kNextUser);
     static constexpr uint32_t kNextUser = ~0u;
     ~Client();
@@ -202,8 +202,8 @@ private:
     uint64_t doorbell_stride_ = 0;
     const abi::EnginePage* engine_page_ = nullptr;
     std::vector<std::byte*> chunks_;
-    std::vector<int> reply_fds_;  ///< of the last reply
-    uint64_t wanted_chunk_ = 0;   ///< likewise
+    std::vector<int> reply_fds_;  ///< file descriptors of the last reply
+    uint64_t wanted_chunk_ = 0;   ///< bytes of the chunk that the last reply asks for; 0: none
     std::string reason_;
     std::vector<std::unique_ptr<Mr>> mrs_;
     std::vector<std::unique_ptr<Cq>> cqs_;

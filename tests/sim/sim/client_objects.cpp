@@ -1,4 +1,4 @@
-// The functions by which a simulated client creates and destroys objects.
+// The functions by which a simulated client creates, changes and destroys objects.
 #include <infiniband/verbs.h>
 
 #include <cstring>

@@ -127,7 +127,7 @@ void Actor::prepare_data(Work& w, SendWr& wr) {
     if (is(w, kReads | kWrites)) {
         w.remote = peer_->window_.take(w.length);
         wr.remote_addr = peer_->window_.mr->address() + w.remote;
-        // No other request uses this part of the window while the READ is outstanding.
+        // No other request uses this part of the window while the READ is outstanding, so its data can be written now.
         if (is(w, kReads)) paint(peer_->window_.mr->data() + w.remote, w.length, w.tag);
     }
     wr.sges = w.sges;

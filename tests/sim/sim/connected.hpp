@@ -14,7 +14,7 @@ struct Work {
     uint32_t length = 0;
     bool signaled = false;
     uint32_t imm = 0;
-    size_t inbox = 0;       ///< index of the peer's inbox that a SEND goes to
+    size_t inbox = 0;       ///< index of the peer's inbox for a SEND or a WRITE with immediate
     std::vector<Sge> sges;  ///< local memory of the data; a READ writes its result there
     uint64_t remote = 0;    ///< offset in the window of the peer
     uint64_t expected = 0;  ///< atomics: expected value of the word before the operation

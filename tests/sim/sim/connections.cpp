@@ -43,7 +43,7 @@ struct Rule {
     Step from;
     Kind event;
     Step to;
-    bool disturbed;  ///< legal only if a program disturbed the attempt or the network loses many frames
+    bool disturbed;  ///< legal only if the load is not strict: programs disturb attempts, or the network loses many frames
 };
 /// The legal events of an id, as rdma_get_cm_event(3) describes them.
 constexpr Rule kRules[] = {

@@ -21,6 +21,7 @@ struct Datagram {
     bool imm = false, group = false, wrong_key = false;
     uint64_t tag = 0;
     std::set<uint32_t> may_hear;  ///< QPNs that may receive it
+    std::set<uint32_t> heard;     ///< QPNs that have received it
 };
 
 struct Member {
@@ -123,14 +124,15 @@ private:
         for (uint64_t n = s.rng.chance(0.3) ? s.rng.below(6) : 0; n > 0; --n) post(s, other);
     }
 
-    /// Attaches or detaches a QP. After that the QP may, but need not, receive datagrams that are still in the network.
+    /// Attaches or detaches a QP. After that the QP may, but need not, receive datagrams of the group that are still in the
+    /// network, except those that it has received already.
     void attach_or_detach(Side& s, Member& m) {
         const abi::Op op = m.attached ? abi::Op::detach_mcast : abi::Op::attach_mcast;
         if (s.client.try_mcast(op, *m.qp, group_) != 0) broken("multicast: %s", s.client.reason().c_str());
         m.attached = !m.attached;
         if (!m.attached) return;
         for (Datagram& d : sent_list_)
-            if (d.group) d.may_hear.insert(m.qp->qpn);
+            if (d.group && !d.wrong_key && !d.heard.contains(m.qp->qpn)) d.may_hear.insert(m.qp->qpn);
     }
 
     void post(Side& s, Side& other) {
@@ -205,7 +207,10 @@ private:
             broken("datagram %u: byte_len %u, src_qp %u, flags %u", number, e.byte_len, e.src_qp, unsigned(e.wc_flags));
         if (!d.may_hear.contains(m.qp->qpn))
             broken("datagram %u reached QP %u, which may not hear it (again)", number, m.qp->qpn);
-        if (plan_.faults.duplicate == 0) d.may_hear.erase(m.qp->qpn);
+        if (plan_.faults.duplicate == 0) {
+            d.may_hear.erase(m.qp->qpn);
+            d.heard.insert(m.qp->qpn);
+        }
         if (!imm) {  // restores the first bytes of the pattern, which the number replaced
             uint32_t clean;
             uint8_t bytes[4];

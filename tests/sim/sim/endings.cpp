@@ -14,7 +14,8 @@ namespace {
 using abi::WcStatus;
 using abi::WrOpcode;
 
-constexpr uint32_t kSlots = 16;  ///< slots per area of a program's memory: maximum number of outstanding requests and receives
+constexpr uint32_t kSlots =
+    16;  ///< slots per area of a program's memory, and maximum number of outstanding requests and receives
 
 /// A program with one QP. One life of the program lasts from one connection to the next. The program ignores completions of
 /// earlier lives.
@@ -198,7 +199,7 @@ public:
     }
 
 private:
-    /// Time between the steps of an ending. Any flush takes less. A frame stays in the network for less, so that no frame of an
+    /// Time between the steps of an ending. A flush takes less, and a frame stays in the network for less, so that no frame of an
     /// earlier connection of the same QPs arrives in a later one.
     static constexpr Nanos kRest = 2'000'000;
     static constexpr uint32_t kPhases = 3;

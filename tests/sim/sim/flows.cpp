@@ -195,8 +195,10 @@ RunResult run_flows(const FlowOptions& o, uint64_t seed) {
         if (s.parsed && s.fate == Fate::dropped) r.payload_lost += s.packet.payload_length;
     });
     w.net().set_faults(o.faults);
-    for (uint32_t h = 0; h < w.hosts(); ++h)
+    for (uint32_t h = 0; h < w.hosts(); ++h) {
         w.net().link(w.host(h).endpoint(0)) = {.bits_per_second = o.bits_per_second, .latency = o.propagation};
+        w.net().intake(w.host(h).endpoint(0)) = {.jitter = o.jitter};
+    }
     Switches* switches = build_switches(w, o);
     Client target(w.host(0), 0);
     const uint32_t pd = target.alloc_pd();

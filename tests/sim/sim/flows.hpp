@@ -17,10 +17,11 @@ struct FlowOptions {
     uint32_t depth = 32;         ///< outstanding messages per sender
     uint32_t messages = 1000;    ///< messages per sender
     Nanos at_most = 60'000'000'000;
-    Nanos from = 0;  ///< time from which throughput is counted
+    Nanos from = 0;  ///< time after the start from which FlowResult::counted counts
     uint64_t bits_per_second = 25'000'000'000;
     Nanos propagation = 5000;
     Faults faults{};
+    Nanos jitter = 0;  ///< of each host, see Intake
     bool keep = true;  ///< true: the reorder buffer is on
     bool selective = true;
     bool reports = false;  ///< the ends exchange loss reports
@@ -30,8 +31,8 @@ struct FlowOptions {
     Output output{};      ///< properties of the switch's outputs
     uint32_t spines = 0;  ///< spine switches between the senders' switch and the receiver's; 0: a single switch
     bool by_packet = false;
-    std::optional<TcpKind> tcp{};  ///< a TCP flow beside the others, through the same spine
-    Nanos start_within = 0;        ///< flows begin at random times before it; the TCP flow, or else the first, begins at once
+    std::optional<TcpKind> tcp{};  ///< adds a TCP flow over the same switches; `spines` must not be 0
+    Nanos start_within = 0;        ///< flows begin at random times before it, but the TCP flow (if none, the first flow) at once
 };
 
 struct FlowResult {
@@ -59,7 +60,8 @@ struct RunResult {
 
 RunResult run_flows(const FlowOptions& o, uint64_t seed);
 
-/// Sends `rounds` 64-byte SENDs between two hosts, each after the previous one's answer. Returns the sorted round-trip times.
+/// Sends `rounds` 64-byte SENDs from host 0 to host 1, each after the answer to the previous SEND. Returns the sorted round-trip
+/// times.
 std::vector<Nanos> ping_pong(const FlowOptions& o, uint32_t rounds, uint64_t seed);
 
 }  // namespace roci::sim

@@ -80,7 +80,7 @@ std::vector<Sge> Pool::carve(uint64_t length, uint32_t pieces) {
     return out;
 }
 
-// At most 24 messages are outstanding in one pool.
+// At most 24 buffers of a pool are in use: 16 posted receives and the 8 sealed buffers, or fewer.
 uint64_t pool_bytes(const Plan& plan) { return uint64_t{plan.largest + 128} * 40 + 4096; }
 
 MrOptions memory_options(Rng& rng, uint32_t access) {
@@ -133,7 +133,8 @@ void Inbox::watch_limit(Rng& rng, Host& host) {
             continue;
         }
         if (limit == 0) broken("SRQ limit event, but none is armed");
-        // `posted` also has buffers whose completions were not polled yet, so at most posted.size() receives are free.
+        // The event cannot be compared with posted.size(), because `posted` also has buffers whose completions were not polled
+        // yet.
         limit = 0;
         ++limits_hit;
     }

@@ -37,7 +37,8 @@ public:
     virtual std::string state() const = 0;
     /// Returns true if the load resets the QP and connects it again with other PSNs.
     virtual bool renews(Qpn) const { return false; }
-    /// Returns the virtual time without progress after which the load counts as hung. Chains of the load's timeouts are shorter.
+    /// Returns the virtual time without progress after which the load counts as hung. Any chain of the load's timeouts is
+    /// shorter.
     virtual Nanos patience() const { return kPatience; }
     static constexpr Nanos kPatience = 20'000'000'000;
     /// Returns true if the load has made no progress for so long that it must be waiting for a timer of seconds.

@@ -189,7 +189,7 @@ Fate Network::draw(End& end, const Sent& s, Nanos& extra) {
     if (rng_.chance(f.burst)) {
         end.burst_left = uint32_t(rng_.below(f.burst_length));
         end.burst_until =
-            clock_ + 10'000;  // otherwise bursts that busy QPs begin would hit all retransmissions of a quiet QP (seed 11714)
+            clock_ + 10'000;  // without this limit, bursts of busy QPs would hit all retransmissions of a quiet QP (seed 11714)
         return Fate::dropped;
     }
     if (rng_.chance(f.drop)) return Fate::dropped;
@@ -244,6 +244,7 @@ void Network::land(uint32_t to, Nanos at, Fabric::Frame frame) {
         }
         at = end.intake_busy_until = free_at + end.intake.per_frame;
     }
+    if (end.intake.jitter != 0) at = end.taken_at = std::max(end.taken_at, at + rng_.below(end.intake.jitter + 1));
     flying_.push({at, order_++, to, std::move(frame)});
 }
 

@@ -38,6 +38,7 @@ struct Link {
 
 /// A slow receiver. Frames wait in a queue, and are lost if the queue is full.
 struct Intake {
+    Nanos jitter = 0;     ///< the host takes each frame up to this time late, in order
     Nanos per_frame = 0;  ///< processing time per frame; 0: all frames are taken at once
     uint32_t room = 0;    ///< capacity of the queue in frames
 };
@@ -71,7 +72,7 @@ public:
     using Frame = std::shared_ptr<std::vector<uint8_t>>;
     using Deliver = std::function<void(uint32_t to, Nanos at, Frame frame)>;
     virtual ~Fabric() = default;
-    /// Called when a frame of `from` leaves the link of `from` at time `at`.
+    /// Accepts a frame that leaves the link of `from` at time `at`, which may be in the future.
     virtual void enter(uint32_t from, uint32_t to, Nanos at, Frame frame) = 0;
     /// Advances all frames to `now`; calls `deliver` for those whose arrival time is known.
     virtual void run(Nanos now, const Deliver& deliver) = 0;
@@ -160,7 +161,7 @@ private:
         Link link;
         Faults faults;
         Intake intake;
-        Nanos intake_busy_until = 0;
+        Nanos intake_busy_until = 0, taken_at = 0;
         Nanos dark_until = 0, busy_until = 0, last_arrival = 0, burst_until = 0;
         uint32_t burst_left = 0;
         std::vector<std::unique_ptr<SimPort>> ports;

@@ -57,7 +57,7 @@ public:
     std::map<uint32_t, std::deque<abi::AsyncEventRecord>> asyncs;
     bool pipe_open(uint32_t session, uint32_t channel) const { return pipes_.contains({session, channel}); }
 
-    /// If not 0, the n-th allocation from now on fails, to test shortage of memory.
+    /// If this is n > 0, the n-th allocation from now on fails, to test shortage of memory.
     uint32_t fail_memory_after = 0;
     uint64_t blocks() const { return blocks_.size(); }
     uint64_t mapped() const { return mapped_; }

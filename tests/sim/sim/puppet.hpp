@@ -41,7 +41,7 @@ public:
     };
     /// Runs the world for `time`. Returns the packets that arrived meanwhile, in order.
     std::vector<Got> listen(Nanos time = 100'000);
-    /// False: drops loss reports and inquiries, as a peer that does not know their opcode.
+    /// False: the puppet drops loss reports and inquiries, as a peer does that does not know their opcode.
     bool knows_reports = false;
     /// Runs until a packet arrives. Returns nullopt if none arrives within `at_most`.
     std::optional<Got> next(Nanos at_most = 1'000'000'000);

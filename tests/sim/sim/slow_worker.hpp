@@ -15,7 +15,7 @@ public:
     SimWorker(uint32_t engines, uint32_t number, uint64_t seed) : SlowWorker(engines, number), rng_(seed) {}
     void submitted() override {}
 
-    /// Takes the requests that engines have submitted, and executes those that are due. Returns true if there were any.
+    /// Takes the requests that engines have submitted, and executes those that are due. Returns true if it took or executed any.
     bool run(Nanos now) {
         bool any = false;
         for (uint32_t e = 0; e < lanes(); ++e) {

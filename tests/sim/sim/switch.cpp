@@ -67,7 +67,7 @@ uint64_t Switches::dropped() const {
     return n;
 }
 
-/// Returns the number of links between two switches.
+/// Returns the number of links on a shortest path between two switches.
 uint32_t Switches::distance(uint32_t from, uint32_t to) const {
     std::vector<uint32_t> reached(of_switch_.size(), kNone);
     std::queue<uint32_t> next;

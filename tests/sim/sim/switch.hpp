@@ -82,7 +82,7 @@ private:
     bool by_packet_ = false;
     std::vector<Port> outputs_;
     std::vector<std::vector<uint32_t>> of_switch_;            ///< outputs per switch
-    std::unordered_map<uint32_t, uint32_t> last_hop_, home_;  ///< per endpoint: the output that leads to it, its switch
+    std::unordered_map<uint32_t, uint32_t> last_hop_, home_;  ///< per endpoint: the output that leads to it, and its switch
     std::vector<Neighbour*> neighbours_;
     std::unordered_map<uint32_t, Neighbour*> neighbour_at_;  ///< by endpoint
     std::priority_queue<Hop> hops_;

@@ -142,7 +142,7 @@ private:
         uint64_t i = 0;
         for (const Sge& s : r.sges)
             for (uint32_t k = 0; k < s.length && i < kRndv; ++k) bytes[i++] = reinterpret_cast<const uint8_t*>(s.addr)[k];
-        poll_receiver();  // the data is reported before the FIN is sent
+        poll_receiver();  // finds the completion of the data, because the receiver writes it before it sends the FIN
         const auto m = finished_.find(load_be<uint32_t>(bytes + 4));
         if (e.byte_len != kRndv || bytes[0] != fin || m == finished_.end()) broken("a FIN for no rendezvous that was fetched");
         if (std::memcmp(bytes + 1, m->second.header + 1, kRndv - 1) != 0) broken("a FIN does not repeat its request");
@@ -289,7 +289,7 @@ private:
         fetching_.emplace(entry.id, std::pair{m, entry});
         message_done();
     }
-    /// A message of several packets reports the match before the data.
+    /// Takes the match of an eager message. If the message has several packets, its data completes later.
     void on_eager(const abi::Cqe& e, const Message& m, const Entry& entry) {
         taken_ = std::make_unique<Entry>(entry);
         if ((e.wc_flags & abi::kWcTmDataValid) != 0) return on_eager_data(e, m);
@@ -340,7 +340,7 @@ private:
     std::deque<Entry> list_;                                  ///< the list as the completions describe it
     std::deque<Operation> operations_;                        ///< posted operations
     std::unique_ptr<Entry> taken_;                            ///< entry of an eager message whose data is still arriving
-    std::map<uint64_t, std::pair<Message, Entry>> fetching_;  ///< rendezvous messages that were matched
+    std::map<uint64_t, std::pair<Message, Entry>> fetching_;  ///< matched rendezvous messages without their data, by entry id
     std::map<uint32_t, Message> finished_;                    ///< rendezvous messages whose data was read; a FIN must follow
     uint32_t sent_ = 0, unexpected_ = 0, awaited_fins_ = 0, last_gone_ = 0;
     uint64_t next_operation_ = 0, completed_ = 0;

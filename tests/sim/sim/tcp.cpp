@@ -100,8 +100,8 @@ void TcpFlow::arrived(uint32_t endpoint, Nanos at, const std::vector<uint8_t>& f
     net_.enter(to_, from_, at + link_.propagation, std::make_shared<std::vector<uint8_t>>(frame_of(h, 0)));
 }
 
-/// Marks lost segments. A segment is lost if the third transmission after it, or a later one, has arrived: the switches do not
-/// reorder a flow.
+/// Marks lost segments. A segment counts as lost if the third transmission after it, or a later one, was acknowledged. This is
+/// right only if the switches do not reorder the flow.
 void TcpFlow::find_losses(uint64_t highest_transmission) {
     bool again = false;
     for (size_t i = 0; i < segments_.size(); ++i) {

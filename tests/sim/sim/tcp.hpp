@@ -1,6 +1,6 @@
 // A TCP connection that always has data to send and shares the queues of switches with RDMA flows. Its sender and receiver are
-// endpoints of the switches only. Loss detection and recovery follow RFC 5681 and RFC 6675, with one acknowledgement per segment.
-// The congestion window follows RFC 5681 (Reno) or RFC 9438 (CUBIC).
+// endpoints of the switches only. The receiver acknowledges each segment. A segment counts as lost if the third transmission
+// after it is acknowledged (compare RFC 5681 and RFC 6675). The congestion window follows RFC 5681 (Reno) or RFC 9438 (CUBIC).
 #pragma once
 
 #include <deque>

@@ -13,7 +13,6 @@ struct Message {
     WrOpcode opcode{};
     uint32_t length = 0, imm = 0;
     uint64_t remote = 0;
-    bool completed = false;
 };
 
 /// A received message is identified by its opcode, length, immediate data and content.
@@ -109,8 +108,8 @@ private:
         if (is_write(m)) return first_wrong_byte(window_.mr->data() + m.remote, m.length, m.tag) == -1 || plan_.reorders();
         return wrong_in_sges(r.sges, 0, m.length, m.tag) == -1;
     }
-    /// Finds the sent message of a receive. Messages sent before it count as lost. UC cannot detect duplicated and reordered
-    /// messages of one packet, so they are legal if the network reorders or duplicates frames.
+    /// Finds the sent message of a receive. If the network keeps the order, all messages sent before it count as lost. If the
+    /// network reorders or duplicates frames, late and repeated messages are legal, because UC cannot detect those of one packet.
     void on_recv(const abi::Cqe& e) {
         const Posted r = inbox_.take(e.wr_id);
         ++arrived_;

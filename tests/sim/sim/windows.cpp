@@ -1,6 +1,7 @@
 // Load of memory windows. An owner opens parts of its memory by windows of type 1 and type 2, and a user accesses them by WRITE
 // and READ. A SEND with invalidate, a local invalidate or another bind closes a window. At the end the user sometimes accesses a
-// closed window. The access must fail, and all later requests must be flushed once and in order.
+// closed window, or an open window by a wrong key. The access must fail, and all later requests must be flushed once and in
+// order.
 #include <infiniband/verbs.h>
 
 #include "sim/load.hpp"
@@ -29,7 +30,7 @@ struct Step {
     uint64_t at = 0;
     uint32_t length = 0;
     std::vector<Sge> sges;
-    bool doomed = false;  ///< accesses a closed window
+    bool doomed = false;  ///< must fail or be flushed, because it or an earlier request has a wrong key
 };
 
 class Windows final : public Load {
@@ -131,7 +132,7 @@ private:
     void use(size_t i) {
         Slot& s = slots_[i];
         Step step{.opcode = rng_.chance(0.5) ? WrOpcode::rdma_write : WrOpcode::rdma_read, .slot = i};
-        // A part of the window that no other outstanding request uses.
+        // The request uses a third of the window that no other outstanding request uses.
         const uint64_t third = s.length / 3;
         step.length = uint32_t(third == 0 ? 0 : rng_.between(1, third));
         step.at = s.offset + (s.uses % 3) * third;

@@ -99,7 +99,7 @@ bool Host::poll_engines() {
     bool any = platform_.run_workers(world_.now());
     for (uint32_t e = 0; e < engines_.size(); ++e) {
         const bool worked = engines_[e]->poll(world_.now());
-        if (!worked) engines_[e]->settle_sleepers();  // as an lcore before it sleeps
+        if (!worked) engines_[e]->settle_sleepers();  // as an lcore does before it sleeps
         any |= worked;
         any |= run_commands(e);
         if (const char* wrong = engines_[e]->check()) throw std::logic_error(wrong);

@@ -23,7 +23,7 @@ struct WorldOptions {
     uint32_t hosts = 2;
     uint32_t devices = 1;     ///< per host
     uint32_t engines = 1;     ///< per host
-    uint32_t users = 1;       ///< number of users of the clients; a single one is root
+    uint32_t users = 1;       ///< number of different uids that clients get in turn; 1: every client is root
     uint32_t tx_pool = 1024;  ///< frames per port
     Nanos round_cost = 200;   ///< virtual time that a round of an engine takes
     /// If true, commands pass through rings, and engines go on with their rounds while a conductor waits. If false, commands are
@@ -69,7 +69,7 @@ public:
     bool poll();
     /// Executes one round of every engine, without the conductor. Returns true if an engine or a worker had work.
     bool poll_engines();
-    /// Returns true if events of an engine were not passed on.
+    /// Returns true if events of an engine were not passed on yet.
     bool has_events() const;
     Nanos next_deadline() const;
     /// Runs the world until a deferred reply is ready.

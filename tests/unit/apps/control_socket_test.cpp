@@ -1,4 +1,4 @@
-// The control socket with hostile clients.
+// Tests of the control socket with honest and hostile clients.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -428,8 +428,8 @@ TEST_F(Socket, ASessionEndsWithItsProcessEvenIfAForkHoldsTheSocket) {
     close(report[1]);
 }
 
-// A process closes its connection, another process connects, then the first one ends. rocid's descriptors for the second process
-// may have the numbers of those for the first. rocid must not take the end of the first process for that of the second.
+// A process closes its connection, another process connects, and then the first process ends. rocid's descriptors for the second
+// process may have the numbers of those for the first. rocid must not take the end of the first process for that of the second.
 TEST_F(Socket, ANewConnectionDoesNotInheritTheEndOfAnOldOne) {
     start();
     int go[2], done[2];

@@ -1,10 +1,6 @@
 // rocid's use of the operating system, with hostile clients: truncated memory, foreign files, foreign processes.
-#include <fcntl.h>
-#include <gtest/gtest.h>
-#include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -13,54 +9,18 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <thread>
 
-#include "apps/rocid/event_pipes.hpp"
-#include "apps/rocid/os_platform.hpp"
+#include "apps/rocid/device_page.hpp"
 #include "apps/rocid/remote_process.hpp"
 #include "apps/rocid/sigbus_guard.hpp"
 #include "lingering.hpp"
+#include "platform_fixture.hpp"
 
 namespace roci::rocid {
 namespace {
 
 using namespace std::chrono_literals;
-constexpr uint64_t kPage = 4096;
-
-int client_memory(uint64_t length, char fill = 'x') {
-    const int fd = memfd_create("client", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    const std::string bytes(length, fill);
-    EXPECT_EQ(write(fd, bytes.data(), length), ssize_t(length));
-    return fd;
-}
-
-int open_descriptors() {
-    int n = 0;
-    for (int fd = 0; fd < 256; ++fd) n += fcntl(fd, F_GETFD) >= 0 ? 1 : 0;
-    return n;
-}
-
-struct Platform : testing::Test {
-    EventPipes pipes;
-    EnginePageMemory page;
-    pmd::Sleeper sleeper;
-    Reaper reaper;
-    MemoryBudget budget;
-    OsPlatform platform{pipes, page, pmd::Hugepages::never, reaper, budget};
-    std::string why;
-    pmd::WakeFlag lcore;
-    SlowThreads slow_threads{{&lcore}};
-    void SetUp() override {
-        platform.set_sleepers({&sleeper});
-        platform.set_slow_threads(&slow_threads);
-    }
-    void TearDown() override { pipes.stop(); }
-    int settled_descriptors() const {
-        EXPECT_TRUE(reaper.drain(10'000));
-        return open_descriptors();
-    }
-};
 
 // ---- memory ----
 
@@ -86,7 +46,7 @@ TEST_F(Platform, AClientsChunkKeepsItsPages) {
     ASSERT_NE(m.base, nullptr) << why;
     client[5] = 'c';
     EXPECT_EQ(m.base[5], std::byte{'c'});
-    // The client cannot remove pages. A removed page would be charged to rocid at rocid's next access.
+    // The client must not be able to remove pages, because a removed page would be charged to rocid at rocid's next access.
     EXPECT_LT(ftruncate(own, kPage), 0);
     EXPECT_LT(fallocate(own, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, kPage), 0);
     EXPECT_LT(madvise(client, kPage, MADV_REMOVE), 0);
@@ -238,193 +198,6 @@ TEST_F(Platform, APageThatIsMissingInAnArenaPoisonsTheArenaOnly) {
     platform.free_memory(good);
 }
 
-/// Fake files of rocid's control groups, with limits and usage.
-struct FakeGroup {
-    std::filesystem::path folder;
-    FakeGroup() {
-        char name[] = "/tmp/roci-XXXXXX";
-        folder = mkdtemp(name);
-        put("cgroup", "0::/one/two\n");
-    }
-    ~FakeGroup() { std::filesystem::remove_all(folder); }
-    void put(const std::string& file, const std::string& text) const {
-        std::filesystem::create_directories((folder / file).parent_path());
-        std::ofstream(folder / file) << text;
-    }
-    void limit(const std::string& group, uint64_t most, uint64_t used, uint64_t files = 0) const {
-        put(group + "/memory.max", std::to_string(most));
-        put(group + "/memory.current", std::to_string(used));
-        put(group + "/memory.stat", "anon 5\ninactive_file " + std::to_string(files) + "\nactive_file 0\n");
-    }
-    MemoryBudget budget() const { return MemoryBudget{folder, folder / "cgroup"}; }
-};
-
-constexpr uint64_t kMiB = 1 << 20;
-
-TEST(Budget, TheTightestLimitOfTheGroupAndItsAncestorsCounts) {
-    FakeGroup group;
-    std::string why;
-    EXPECT_FALSE(group.budget().limited());
-    EXPECT_TRUE(group.budget().allows(uint64_t{1} << 50, why));
-    group.put("one/two/memory.max", "max\n");
-    EXPECT_FALSE(group.budget().limited());
-    group.limit("one/two", 256 * kMiB, 100 * kMiB);
-    EXPECT_EQ(group.budget().available(), 156 * kMiB);
-    EXPECT_TRUE(group.budget().allows(124 * kMiB, why)) << why;
-    EXPECT_FALSE(group.budget().allows(125 * kMiB, why)) << "the reserve of 32 MiB";
-    EXPECT_NE(why.find("256 MiB, and 156 MiB are left"), std::string::npos) << why;
-    group.limit("one", 512 * kMiB, 500 * kMiB);
-    EXPECT_EQ(group.budget().available(), 12 * kMiB);
-    group.limit("one", 512 * kMiB, 500 * kMiB, 40 * kMiB);
-    EXPECT_EQ(group.budget().available(), 52 * kMiB) << "pages of files can be given up";
-    group.limit("one", 512 * kMiB, 600 * kMiB);
-    EXPECT_EQ(group.budget().available(), 0u) << "the limit was lowered below what is used";
-}
-
-TEST(Budget, OfVersionOneToo) {
-    FakeGroup group;
-    group.put("cgroup", "9:name=systemd:/\n4:cpu,memory:/m\n0::/\n");
-    group.put("memory/m/memory.limit_in_bytes", "9223372036854771712");
-    group.put("memory/m/memory.usage_in_bytes", "1");
-    EXPECT_FALSE(group.budget().limited()) << "a number beyond any memory";
-    group.put("memory/m/memory.limit_in_bytes", std::to_string(64 * kMiB));
-    EXPECT_EQ(group.budget().available(), 64 * kMiB - 1);
-}
-
-TEST(Budget, ReadsTheSlowFilesAtMostOncePerTenMilliseconds) {
-    FakeGroup group;
-    Nanos now = 1'000'000'000;
-    group.limit("one/two", 256 * kMiB, 200 * kMiB, 10 * kMiB);
-    MemoryBudget budget(group.folder, group.folder / "cgroup", [&] { return now; });
-    EXPECT_EQ(budget.available(), 66 * kMiB);
-    EXPECT_EQ(budget.available_above_quarter(), 2 * kMiB);
-    group.limit("one/two", 512 * kMiB, 210 * kMiB, 30 * kMiB);
-    now += MemoryBudget::kAge - 1;
-    budget.refresh();
-    EXPECT_EQ(budget.available(), 56 * kMiB) << "only the used bytes are read anew";
-    EXPECT_EQ(budget.available_above_quarter(), 0u);
-    now += 1;
-    EXPECT_EQ(budget.available(), 76 * kMiB) << "memory.stat";
-    budget.refresh();
-    EXPECT_EQ(budget.available(), 302 * kMiB) << "the limit";
-}
-
-/// Regions of 16 pages in a control group that has 16 of 32 pages left. So a user has a credit of two pages, and all users
-/// together have one of eight.
-struct Holes : Platform {
-    FakeGroup group;
-    Nanos now = 1'000'000'000;
-    std::unique_ptr<MemoryBudget> small;
-    std::unique_ptr<OsPlatform> limited;
-    static constexpr uint64_t kPages = 16;
-    std::vector<std::unique_ptr<mem::MappedRegion>> regions;
-
-    void SetUp() override {
-        HoleFiller filler;
-        if (!filler.open()) GTEST_SKIP() << "no userfaultfd: " << std::strerror(errno);
-        group.limit("one/two", 32 * kPage, 16 * kPage);
-        small = std::make_unique<MemoryBudget>(group.folder, group.folder / "cgroup", [this] { return now; });
-        limited = std::make_unique<OsPlatform>(pipes, page, pmd::Hugepages::never, reaper, *small);
-    }
-    void TearDown() override {
-        for (auto& r : regions) limited->unmap_region(*r);
-    }
-    /// Maps a region of a user without pages.
-    mem::MappedRegion& region(uint32_t uid) {
-        limited->set_current_client({1, uid, uid});
-        EXPECT_EQ(limited->client_flags(), uint32_t(abi::kPopulate)) << "as in open_device";
-        const int fd = client_memory(kPages * kPage), own = dup(fd);
-        regions.push_back(limited->map_region(fd, kPages * kPage, true, why));
-        EXPECT_EQ(fallocate(own, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, kPages * kPage), 0);
-        close(own);
-        return *regions.back();
-    }
-    /// Returns the number of pages that can be accessed before the region is poisoned.
-    static uint64_t filled(mem::MappedRegion& r) {
-        auto* bytes = reinterpret_cast<volatile char*>(r.base);
-        for (uint64_t i = 0; i < kPages; ++i) {
-            EXPECT_EQ(bytes[i * kPage], 0);
-            if (r.poisoned.load()) return i;
-        }
-        return kPages;
-    }
-};
-
-TEST_F(Holes, PagesThatAClientRemovesAreFilledUpToACredit) {
-    const int fd = client_memory(8 * kPage), own = dup(fd);
-    auto region = limited->map_region(fd, 8 * kPage, true, why);
-    ASSERT_NE(region, nullptr) << why;
-    ASSERT_EQ(fallocate(own, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, kPage, 7 * kPage), 0);
-    auto* bytes = reinterpret_cast<volatile char*>(region->base);
-    EXPECT_EQ(bytes[0], 'x') << "pages that are there are no fault";
-    EXPECT_EQ(bytes[kPage], 0);
-    bytes[2 * kPage] = 'w';
-    char c = 0;
-    ASSERT_EQ(pread(own, &c, 1, 2 * kPage), 1);
-    EXPECT_EQ(c, 'w') << "in the file";
-    EXPECT_FALSE(region->poisoned.load());
-    EXPECT_EQ(bytes[3 * kPage], 0);
-    EXPECT_TRUE(region->poisoned.load()) << "two pages were allowed";
-    limited->unmap_region(*region);
-    close(own);
-}
-
-TEST_F(Holes, TheCreditIsTheUsersWhateverNumberOfDevicesAndRegionsItOpens) {
-    EXPECT_EQ(filled(region(1000)), 2u);
-    EXPECT_EQ(filled(region(1000)), 0u);
-    EXPECT_EQ(filled(region(1001)), 2u);
-}
-
-TEST_F(Holes, AllUsersTogetherLeaveAQuarterOfTheLimit) {
-    for (uint32_t uid = 1000; uid < 1004; ++uid) EXPECT_EQ(filled(region(uid)), 2u);
-    EXPECT_EQ(filled(region(1004)), 0u);
-    limited->renew_hole_credit();
-    group.limit("one/two", 32 * kPage, 23 * kPage);
-    ASSERT_TRUE(limited->has_memory(0, why)) << why;
-    EXPECT_EQ(filled(region(1005)), 1u) << "less is left than at the last renewal";
-}
-
-TEST_F(Holes, TimeRenewsTheCreditWhileMemoryIsFree) {
-    EXPECT_EQ(filled(region(1000)), 2u);
-    pollfd timer{.fd = limited->hole_timer_fd(), .events = POLLIN, .revents = 0};
-    ASSERT_EQ(poll(&timer, 1, 60'000), 1) << "the timer expires a second later";
-    limited->renew_hole_credit();
-    EXPECT_EQ(poll(&timer, 1, 0), 0) << "and rests until the next page";
-    EXPECT_EQ(filled(region(1000)), 2u);
-    group.limit("one/two", 32 * kPage, 25 * kPage);
-    limited->renew_hole_credit();
-    EXPECT_EQ(filled(region(1000)), 0u) << "the memory did not become free";
-}
-
-TEST_F(Holes, AShortageOfMemoryLowersThePoolOnlyForASecond) {
-    group.limit("one/two", 32 * kPage, 31 * kPage);
-    pollfd timer{.fd = limited->hole_timer_fd(), .events = POLLIN, .revents = 0};
-    limited->renew_hole_credit();
-    group.limit("one/two", 32 * kPage, 16 * kPage);
-    limited->renew_hole_credit();
-    group.limit("one/two", 32 * kPage, 31 * kPage);
-    usleep(20'000);  // the files are read again after 10 ms
-    (void)limited->has_memory(0, why);
-    group.limit("one/two", 32 * kPage, 16 * kPage);
-    ASSERT_EQ(poll(&timer, 1, 60'000), 1) << "nothing was filled, but the pool is to be renewed";
-    limited->renew_hole_credit();
-    EXPECT_EQ(filled(region(1000)), 2u);
-}
-
-TEST_F(Holes, AChunkWithBlocksBeyondItsEndHasNoMoreThanTheCredit) {
-    const int fd = memfd_create("client", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    ASSERT_EQ(ftruncate(fd, 4 * kPage), 0);
-    ASSERT_EQ(fallocate(fd, FALLOC_FL_KEEP_SIZE, 4 * kPage, 4 * kPage), 0);
-    const host::SharedMemory m = limited->map_chunk(fd, 4 * kPage, why);
-    ASSERT_NE(m.base, nullptr) << why;
-    auto* bytes = reinterpret_cast<volatile char*>(m.base);
-    EXPECT_EQ(bytes[0] + bytes[kPage], 0);
-    EXPECT_FALSE(limited->is_lost(m));
-    EXPECT_EQ(bytes[2 * kPage], 0);
-    EXPECT_TRUE(limited->is_lost(m));
-    limited->free_memory(m);
-}
-
 /// The test runs in a child process, because it uses up all mappings that the kernel allows.
 TEST_F(Platform, ATruncatedRegionIsPoisonedAlsoWhenNoMappingIsLeft) {
     const int fd = client_memory(kPage), own = dup(fd);
@@ -476,6 +249,87 @@ TEST_F(Platform, ClientsCanReadTheEnginePageButNotWriteIt) {
     EXPECT_LT(ftruncate(fd, 0), 0);
     munmap(p, kPage);
     close(fd);
+}
+
+// ---- the device page ----
+
+/// A client's view of the page.
+struct PageView {
+    explicit PageView(int fd) {
+        struct stat s {};
+        EXPECT_EQ(fstat(fd, &s), 0);
+        length = size_t(s.st_size);
+        base = mmap(nullptr, length, PROT_READ, MAP_SHARED, fd, 0);
+        EXPECT_NE(base, MAP_FAILED);
+    }
+    ~PageView() { munmap(base, length); }
+    const abi::DevicePageHeader& header() const { return *static_cast<abi::DevicePageHeader*>(base); }
+    const abi::DeviceRecord& record(uint32_t device) const {
+        return *reinterpret_cast<const abi::DeviceRecord*>(static_cast<char*>(base) + header().first + device * header().stride);
+    }
+    bool owned() const {
+        auto* word = reinterpret_cast<uint32_t*>(static_cast<char*>(base) + header().owner);
+        return (std::atomic_ref(*word).load() & abi::kOwnerMask) != 0;
+    }
+    void* base = nullptr;
+    size_t length = 0;
+};
+
+TEST(DevicePageMemory, ClientsCanReadItButNotWriteIt) {
+    DevicePage page(2);
+    abi::DeviceSnapshot s{};
+    s.port.state = 4;
+    page.publish(1, s);
+    page.publish(2, s);  // there is no such device
+    const int fd = dup(page.fd());
+    const PageView view(fd);
+    EXPECT_EQ(view.header().devices, 2u);
+    EXPECT_LE(view.header().bytes, view.length);
+    abi::PortAttr port{};
+    EXPECT_FALSE(view.record(0).read(0, port)) << "not published";
+    ASSERT_TRUE(view.record(1).read(0, port));
+    EXPECT_EQ(port.state, 4u);
+    EXPECT_LT(mprotect(view.base, view.length, PROT_READ | PROT_WRITE), 0);
+    EXPECT_EQ(mmap(nullptr, view.length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0), MAP_FAILED);
+    EXPECT_LT(pwrite(fd, "x", 1, 0), 0);
+    EXPECT_LT(ftruncate(fd, 0), 0);
+    close(fd);
+}
+
+TEST(DevicePageMemory, ShowsTheEndOfItsProcess) {
+    int ends[2];
+    ASSERT_EQ(socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, ends), 0);
+    const pid_t child = fork();
+    if (child == 0) {
+        DevicePage page(1);
+        // Descriptors of the child are reached through /proc, so the number suffices.
+        const int fd = page.fd();
+        if (write(ends[1], &fd, sizeof fd) != sizeof fd) _exit(1);
+        pause();
+        _exit(2);
+    }
+    int fd = -1;
+    ASSERT_EQ(read(ends[0], &fd, sizeof fd), ssize_t(sizeof fd));
+    const int own = open(("/proc/" + std::to_string(child) + "/fd/" + std::to_string(fd)).c_str(), O_RDONLY | O_CLOEXEC);
+    ASSERT_GE(own, 0);
+    const PageView view(own);
+    EXPECT_TRUE(view.owned());
+    kill(child, SIGKILL);
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFSIGNALED(status));
+    EXPECT_FALSE(view.owned()) << "the kernel has cleared the word";
+    close(own);
+    close(ends[0]);
+    close(ends[1]);
+}
+
+TEST(DevicePageMemory, ShowsAnOrderlyEnd) {
+    DevicePage page(1);
+    const PageView view(page.fd());
+    EXPECT_TRUE(view.owned());
+    page.end();
+    EXPECT_FALSE(view.owned());
 }
 
 TEST_F(Platform, AWakeDescriptorWakesUntilItsSessionIsClosed) {

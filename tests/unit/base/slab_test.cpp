@@ -8,7 +8,7 @@
 namespace roci {
 namespace {
 
-/// Counts allocated chunks.
+/// Counts the bytes of allocated chunks.
 class CountedChunks final : public ChunkSource {
 public:
     size_t unit() const override { return 4096; }

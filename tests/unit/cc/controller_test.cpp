@@ -87,6 +87,47 @@ TEST_F(Delay, ASingleLongRoundTripIsChance) {
     EXPECT_GE(window(c, l), before);
 }
 
+/// Hosts delay single frames. A queue delays all of them.
+TEST_F(Delay, OnlyTheShortestSampleOfARoundTripCounts) {
+    rounds(4, kEmpty);
+    const auto play = [&](uint32_t best) {
+        const uint32_t packets = window(c, l);
+        for (const uint32_t sample : {200'000u, best, 100'000u, 150'000u}) {
+            now += 25'000;
+            on_ack(c, s, l, {now, packets / 4, packets, sample, 100'000, kEmpty});
+        }
+    };
+    const uint32_t before = c.window;
+    for (int i = 0; i < 10; ++i) play(kEmpty + 5'000);
+    EXPECT_GT(c.window, before);
+    const uint32_t grown = c.window;
+    for (int i = 0; i < 3; ++i) play(90'000);
+    EXPECT_LT(c.window, grown);
+}
+
+/// Even the shortest round trip is above the target, but the differences show that no queue is the cause.
+TEST_F(Delay, JitterLengthensTheTarget) {
+    rounds(6, kEmpty);
+    rounds(2, 60'000);
+    const auto play = [&](uint32_t jitter) {
+        const uint32_t packets = window(c, l);
+        for (const uint32_t more : {jitter, 0u, jitter, jitter / 2}) {
+            now += 12'000;
+            on_ack(c, s, l, {now, packets / 4, packets, 42'000 + more, 48'000, kEmpty});
+        }
+    };
+    const uint32_t before = c.window;
+    for (int i = 0; i < 6; ++i) play(1'000);
+    EXPECT_LT(c.window, before) << "a little jitter, so a queue must be the cause";
+    for (int i = 0; i < 20; ++i) play(12'000);
+    const uint32_t shaken = c.window;
+    for (int i = 0; i < 20; ++i) play(12'000);
+    const uint32_t grown = c.window;
+    EXPECT_GT(grown, shaken);
+    for (int i = 0; i < 20; ++i) play(0);
+    EXPECT_LT(c.window, grown) << "no jitter any more";
+}
+
 TEST_F(Delay, IsCutByAtMostAHalfAndOncePerRoundTrip) {
     rounds(6, kEmpty);
     const uint32_t before = window(c, l);
@@ -166,7 +207,7 @@ TEST_F(Delay, LossesCountWhereTheTargetIsNeverReached) {
     EXPECT_GE(window(c, l), before) << "without a queue a loss takes nothing";
 }
 
-/// A queue that has held more without a loss does not overflow.
+/// A queue that has held more without a loss does not overflow, so a loss at a shorter queue must count as chance.
 TEST_F(Delay, ALossAtAShorterQueueThanBeforeIsChanceAndExcusesAnother) {
     rounds(4, kEmpty);
     round(25'000);
@@ -182,7 +223,7 @@ TEST_F(Delay, ALossAtAShorterQueueThanBeforeIsChanceAndExcusesAnother) {
     EXPECT_LT(c.window, full) << "too many for chance";
 }
 
-/// Losses at a shorter queue count in the end: the buffer may have become smaller.
+/// Losses at a shorter queue must count in the end, because the buffer may have become smaller.
 TEST_F(Delay, ALongQueueIsForgotten) {
     rounds(4, kEmpty);
     round(110'000);
@@ -204,7 +245,7 @@ struct Contended : Delay {
     }
 };
 
-/// Another flow has lost a packet and reduced its window, which made the queue shorter.
+/// Another flow has lost a packet and reduced its window, so the queue has become shorter. The QP must reduce its window, too.
 TEST_F(Contended, YieldsWhenAnotherFlowDoes) {
     ASSERT_TRUE(s.contended);
     const uint32_t before = c.window;

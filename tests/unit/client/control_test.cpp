@@ -46,7 +46,7 @@ TEST(Discovery, OneDeviceHasOnePointer) {
     EXPECT_EQ(ibv_get_device_guid(a[0]), 0x8877665544332211u);
     EXPECT_EQ(a[0]->node_type, IBV_NODE_CA);
     EXPECT_EQ(a[0]->transport_type, IBV_TRANSPORT_IB);
-    // libmlx5 and libefa read the word after the public struct as a pointer and dereference it.
+    // libmlx5 and libefa read the word after the public struct as a pointer and dereference it, so it must be a valid pointer.
     const void* const* ops = nullptr;
     std::memcpy(&ops, reinterpret_cast<const char*>(a[0]) + sizeof(ibv_device), sizeof ops);
     ASSERT_NE(ops, nullptr);
@@ -302,7 +302,7 @@ TEST_F(Client, RawClockCountsNanoseconds) {
     EXPECT_LT(passed, 5'000'000'000);
 }
 
-/// Returns the 40 bytes of a UD receive for IPv4: 20 undefined bytes, then the IPv4 header.
+/// Returns the first 40 bytes of a UD receive for IPv4: 20 undefined bytes and the IPv4 header.
 ibv_grh ipv4_grh(uint8_t undefined) {
     unsigned char raw[40];
     std::memset(raw, undefined, sizeof raw);

@@ -1,14 +1,59 @@
 // Completion channels and asynchronous events: records in event sockets, acknowledgements, destroyed objects.
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <functional>
 #include <thread>
 
 #include "fixture.hpp"
 
 namespace roci::test {
 namespace {
+
+/// A call in another thread.
+class OtherThread {
+public:
+    explicit OtherThread(std::function<void()> call)
+        : thread_([this, call = std::move(call)] {
+              id_ = int(gettid());
+              call();
+              returned_ = true;
+          }) {}
+    ~OtherThread() { thread_.join(); }
+    /// Returns true as soon as the call sleeps on this condition variable, and false if the call returns before, or after a
+    /// minute.
+    bool sleeps_on(const pthread_cond_t& cond) const {
+        const auto begin = reinterpret_cast<uintptr_t>(&cond);
+        const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+        while (!returned_ && std::chrono::steady_clock::now() < end) {
+            const uintptr_t word = futex();
+            if (word >= begin && word < begin + sizeof cond) return true;
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+        return false;
+    }
+    bool returned() const { return returned_; }
+
+private:
+    /// Returns the address of the futex on which the thread sleeps, or 0.
+    uintptr_t futex() const {
+        std::FILE* file = std::fopen(("/proc/self/task/" + std::to_string(id_) + "/syscall").c_str(), "re");
+        if (file == nullptr) return 0;
+        long call = -1;
+        unsigned long first = 0;
+        const int fields = std::fscanf(file, "%ld %lx", &call, &first);
+        std::fclose(file);
+        return fields == 2 && call == SYS_futex ? first : 0;
+    }
+    std::atomic<int> id_{0};
+    std::atomic<bool> returned_{false};
+    std::thread thread_;
+};
 
 class Events : public Client {
 protected:
@@ -85,17 +130,12 @@ TEST_F(Events, DestroyCqWaitsForEveryAcknowledgement) {
         rocid.send_comp_event(record_of(cq));
         ASSERT_EQ(ibv_get_cq_event(channel, &which, &user), 0);
     }
-    std::atomic<bool> destroyed{false};
-    std::thread destroyer([&] {
-        EXPECT_EQ(ibv_destroy_cq(cq), 0);
-        destroyed = true;
-    });
     ibv_ack_cq_events(cq, 2);
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    EXPECT_FALSE(destroyed);
-    ibv_ack_cq_events(cq, 1);
-    destroyer.join();
-    EXPECT_TRUE(destroyed);
+    {
+        const OtherThread destroyer([cq] { EXPECT_EQ(ibv_destroy_cq(cq), 0); });
+        EXPECT_TRUE(destroyer.sleeps_on(cq->cond)) << "one event is not acknowledged";
+        if (!destroyer.returned()) ibv_ack_cq_events(cq, 1);
+    }
     EXPECT_EQ(ibv_destroy_comp_channel(channel), 0);
 }
 
@@ -116,7 +156,7 @@ TEST_F(Events, AsyncEventsNameTheirObjects) {
     send(IBV_EVENT_QP_LAST_WQE_REACHED, qp->handle, rocid.qp(qp->handle).reply.generation);
     send(IBV_EVENT_CQ_ERR, cq->handle, rocid.cq(cq->handle).reply.generation);
     send(IBV_EVENT_SRQ_LIMIT_REACHED, srq->handle, rocid.srq(srq->handle).reply.generation);
-    send(IBV_EVENT_QP_FATAL, 9999, 1);  // event of a destroyed QP
+    send(IBV_EVENT_QP_FATAL, 9999, 1);  // event of a QP that does not exist
     send(IBV_EVENT_PORT_ACTIVE, 1, 0);
     EXPECT_EQ(receive().element.qp, qp);
     EXPECT_EQ(receive().element.cq, cq);
@@ -137,15 +177,11 @@ TEST_F(Events, DestroyQpWaitsForItsEvents) {
     rocid.send_async_event({IBV_EVENT_COMM_EST, qp->handle, rocid.qp(qp->handle).reply.generation, 0});
     ibv_async_event event{};
     ASSERT_EQ(ibv_get_async_event(context, &event), 0);
-    std::atomic<bool> destroyed{false};
-    std::thread destroyer([&] {
-        EXPECT_EQ(ibv_destroy_qp(qp), 0);
-        destroyed = true;
-    });
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    EXPECT_FALSE(destroyed);
-    ibv_ack_async_event(&event);
-    destroyer.join();
+    {
+        const OtherThread destroyer([qp] { EXPECT_EQ(ibv_destroy_qp(qp), 0); });
+        EXPECT_TRUE(destroyer.sleeps_on(qp->cond));
+        if (!destroyer.returned()) ibv_ack_async_event(&event);
+    }
     EXPECT_EQ(ibv_destroy_cq(cq), 0);
 }
 

@@ -94,6 +94,8 @@ FakeRocid::~FakeRocid() {
     munmap(arena_, kArenaBytes);
     munmap(doorbells_, kEngines * kDoorbellStride);
     munmap(engine_page_, 4096);
+    if (device_page_ != nullptr) munmap(device_page_, kDevicePageBytes);
+    close_once(device_page_fd_);
     for (int fd : {arena_fd_, doorbell_fd_, engine_page_fd_, wake_fd_[0], wake_fd_[1]}) close(fd);
     unlink(path_.c_str());
     rmdir(folder_.c_str());
@@ -185,11 +187,11 @@ FakeRocid::Reply FakeRocid::answer(Op op, const std::vector<std::byte>& body) {
             r.count = 1;
             std::strcpy(r.device[0].name, "roci0");
             r.device[0].node_guid = 0x8877665544332211;
-            r.device[0].index = 3;
+            r.device[0].index = kDevice;
             return {bytes_of(r), {}};
         }
         case Op::open_device:
-            return open_device();
+            return open_device(body);
         case Op::query_device: {
             abi::DeviceAttr a{};
             a.max_qp = 100;
@@ -259,13 +261,25 @@ FakeRocid::Reply FakeRocid::answer(Op op, const std::vector<std::byte>& body) {
     }
 }
 
-FakeRocid::Reply FakeRocid::open_device() {
+void FakeRocid::make_device_page(const abi::DeviceSnapshot& now) {
+    device_page_ = shared(kDevicePageBytes, device_page_fd_);
+    const abi::DevicePageHeader header{
+        abi::kDevicePageMagic, kDevicePageBytes, kDevice + 1, kFirstAt, sizeof(abi::DeviceRecord), kOwnerAt, 0};
+    std::memcpy(device_page_, &header, sizeof header);
+    page_owner() = uint32_t(getpid());
+    device_record().write(now);
+}
+
+FakeRocid::Reply FakeRocid::open_device(const std::vector<std::byte>& body) {
     close_once(async_write_);
     int read_end;
     make_pipe(read_end, async_write_);
     Reply reply{bytes_of(abi::OpenDeviceReply{kEngines, 1, kDoorbellStride, 0, 0}),
                 {read_end, engine_page_fd_, doorbell_fd_, wake_fd_[0], wake_fd_[1]}};
     reply.pipe = read_end;
+    if (device_page_ == nullptr || (read_as<abi::OpenDeviceRequest>(body).flags & abi::kWantsDevicePage) == 0) return reply;
+    reply.body = bytes_of(abi::OpenDeviceReply{kEngines, 1, kDoorbellStride, abi::kDevicePage, 0});
+    reply.fds.push_back(device_page_fd_);
     return reply;
 }
 

@@ -1,4 +1,4 @@
-// A fake rocid in this process. It answers every request of the control protocol without checks, and gives the test access to
+// A fake rocid in this process. It answers the requests of the control protocol with few checks, and gives the test access to
 // rocid's side of the rings. The test plays the engine.
 #pragma once
 
@@ -13,6 +13,7 @@
 
 #include "abi/client_rings.hpp"
 #include "abi/control.hpp"
+#include "abi/device_page.hpp"
 
 namespace roci::test {
 
@@ -29,7 +30,12 @@ public:
     uint32_t abi_min = abi::kAbiVersion, abi_max = abi::kAbiVersion;
     uint32_t lanes = kEngines;
     uint32_t engine_of_next_qp = 1;
-    /// Makes requests of this op fail with this errno and a reason.
+    /// Makes a device page with one snapshot, which devices opened later get.
+    void make_device_page(const abi::DeviceSnapshot& now);
+    /// The record of the device, and the owner word. Valid after make_device_page().
+    abi::DeviceRecord& device_record() { return *reinterpret_cast<abi::DeviceRecord*>(device_page_ + kRecordAt); }
+    uint32_t& page_owner() { return *reinterpret_cast<uint32_t*>(device_page_ + kOwnerAt); }
+    /// Makes requests of this op fail with this errno and a reason. Errno 0 ends this.
     void refuse(abi::Op op, int error);
 
     // ---- what rocid sees ------------------------------------------------------------------------------------------------
@@ -43,7 +49,7 @@ public:
         std::memcpy(&out, bytes.data(), std::min(sizeof out, bytes.size()));
         return out;
     }
-    /// Returns the number of descriptors that came with requests.
+    /// Returns the number of requests with a descriptor, except add_chunk and open_device.
     uint32_t received_fds() const { return received_fds_; }
 
     struct Qp {
@@ -107,7 +113,7 @@ private:
     void accept_loop();
     void serve(int fd);
     Reply answer(abi::Op op, const std::vector<std::byte>& body);
-    Reply open_device();
+    Reply open_device(const std::vector<std::byte>& body);
     Reply create_cq(const std::vector<std::byte>& body);
     Reply resize_cq(const std::vector<std::byte>& body);
     Reply create_qp(const std::vector<std::byte>& body);
@@ -135,6 +141,10 @@ private:
     int doorbell_fd_ = -1;
     abi::EnginePage* engine_page_ = nullptr;
     int engine_page_fd_ = -1;
+    static constexpr uint32_t kDevice = 3, kOwnerAt = 64, kFirstAt = 128, kDevicePageBytes = 65536;
+    static constexpr uint32_t kRecordAt = kFirstAt + kDevice * sizeof(abi::DeviceRecord);
+    std::byte* device_page_ = nullptr;
+    int device_page_fd_ = -1;
     int wake_fd_[kEngines] = {-1, -1};
     int async_write_ = -1;
     int channel_write_ = -1;

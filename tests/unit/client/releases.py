@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks that the client libraries export every symbol of every release of rdma-core, and no symbol that no release has.
+"""Checks that the client libraries export every symbol of every release of rdma-core, and no others except OURS.
 
     releases.py FACTS LIBIBVERBS LIBRDMACM
 """
@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 
-OURS = {('madvise', 'GLIBC_2.2.5')}  # keeps registered memory in place
+OURS = {('madvise', 'GLIBC_2.2.5')}  # this madvise() keeps registered memory shared
 
 
 def wanted(facts):

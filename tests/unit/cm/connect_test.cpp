@@ -150,7 +150,8 @@ TEST(CmConnect, ProgramThatNeverAnswersIsGivenUpOn) {
     EXPECT_EQ(w.events_b[1].reason, uint16_t(Reason::timeout));
 }
 
-/// fio requests 10 retries and 10 RNR retries. Truncated to three bits, 10 would be 2.
+/// fio requests 10 retries and 10 RNR retries. The fields have three bits, so the manager must send 7 (a truncated 10 would be
+/// 2).
 TEST(CmConnect, MoreRetriesThanFitAreTheMost) {
     World w;
     w.listen();

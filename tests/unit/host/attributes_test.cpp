@@ -37,7 +37,7 @@ struct Required {
 // The required attributes, from the tables of ibv_modify_qp(3) and for XRC from those of the kernel.
 constexpr uint32_t kInit = IBV_QP_PKEY_INDEX | IBV_QP_PORT;
 constexpr uint32_t kConnect = IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
-/// Checks a transition. Returns 0 or EINVAL. `why` gets the text of the error.
+/// Checks a transition. Returns 0 or EINVAL. Sets `why` to the text of the error.
 int check_modify(Type type, State from, State to, uint32_t mask, std::string& why) {
     Change change;
     change.mask = mask;

@@ -1,126 +1,13 @@
-// rdma_cm in the conductor: ids, addresses, ports, events. The test passes the MADs between two devices.
+// rdma_cm in the conductor: ids, addresses, ports, events.
+#include <map>
+#include <nlohmann/json.hpp>
 #include <random>
 
-#include "abi/cm_control.hpp"
-#include "fixture.hpp"
-#include "host/rdma_cm/service.hpp"
+#include "abi/op_names.hpp"
+#include "cm_fixture.hpp"
 
 namespace roci::host::test {
 namespace {
-
-using namespace rdma_cm;
-using abi::Op;
-
-constexpr uint16_t kIpv4 = 2;
-constexpr uint32_t kTcp = 0x106, kUdp = 0x111;
-
-abi::CmAddress address(const Gid& gid, uint16_t port) { return to_address(gid, port); }
-abi::CmAddress any(uint16_t port) {
-    constexpr uint8_t zeros[4] = {};
-    return to_address(Gid::from_ipv4(zeros), port);
-}
-
-class CmTest : public ConductorTest {
-protected:
-    CmTest() {
-        shared.gsi[0] = std::make_unique<io::GsiRing>(64);
-        peer = connect();
-        EXPECT_EQ(call_as(peer, Op::hello, good_hello()).error, 0);
-        channel = open_channel(session);
-        peer_channel = open_channel(peer);
-    }
-    uint32_t open_channel(uint32_t s) { return handle_of(send(conductor, s, packet(Op::cm_open_channel, {}))); }
-    uint32_t make_id(uint32_t s, uint32_t ch, uint32_t space = kTcp) {
-        return handle_of(
-            call_as(s, Op::cm_create_id, abi::CmCreateIdRequest{ch, space, space == kTcp ? IBV_QPT_RC : IBV_QPT_UD, 0}));
-    }
-    int bind(uint32_t s, uint32_t id, const abi::CmAddress& a) {
-        return call_as(s, Op::cm_bind, abi::CmBindRequest{id, 0, a}).error;
-    }
-    int tell(uint32_t s, Op op, uint32_t id) { return call_as(s, op, abi::HandleRequest{id, 0}).error; }
-    int listen(uint32_t s, uint32_t id, uint32_t backlog = 10) {
-        return call_as(s, Op::cm_listen, abi::CmListenRequest{id, backlog}).error;
-    }
-    abi::CmEventReply event(uint32_t s, uint32_t ch, CmEventType type) {
-        const Result r = call_as(s, Op::cm_get_event, abi::HandleRequest{ch, 0});
-        EXPECT_EQ(r.error, 0) << r.reason;
-        const auto e = r.as<abi::CmEventReply>();
-        EXPECT_EQ(e.event, uint32_t(type));
-        return e;
-    }
-    bool no_event(uint32_t s, uint32_t ch) { return tell(s, Op::cm_get_event, ch) == EAGAIN; }
-
-    /// Passes MADs between the devices until there are none.
-    void carry() {
-        while (!port.mads.empty()) {
-            const auto mads = std::exchange(port.mads, {});
-            for (const io::GsiSend& m : mads) {
-                io::GsiFrame f;
-                f.port = m.port ^ 1;
-                const uint8_t* l3 = m.path.bytes + m.path.l3_offset;
-                f.remote = Gid::from_ipv4(l3 + 12);
-                f.local = Gid::from_ipv4(l3 + 16);
-                f.source = io::kGsiQpn;
-                f.mad = m.mad;
-                ASSERT_TRUE(shared.gsi[0]->push(f));
-            }
-            conductor.service(++now);
-        }
-    }
-    /// Returns an id of `session` at 10.0.0.1 whose route to 10.0.0.2:`to_port` is resolved.
-    uint32_t resolved(uint16_t to_port, uint32_t space = kTcp) {
-        const uint32_t id = make_id(session, channel, space);
-        abi::CmResolveRequest r{};
-        r.id = id;
-        r.source = address(kGid4, 0);
-        r.dest = address(kOtherGid4, to_port);
-        EXPECT_EQ(call(Op::cm_resolve_addr, r).error, 0);
-        event(session, channel, CmEventType::addr_resolved);
-        EXPECT_EQ(tell(session, Op::cm_resolve_route, id), 0);
-        event(session, channel, CmEventType::route_resolved);
-        return id;
-    }
-    uint32_t listening(uint16_t at, uint32_t space = kTcp, uint32_t backlog = 10) {
-        const uint32_t id = make_id(peer, peer_channel, space);
-        EXPECT_EQ(bind(peer, id, any(at)), 0);
-        EXPECT_EQ(listen(peer, id, backlog), 0);
-        return id;
-    }
-    static abi::CmConnectRequest with(uint32_t id, uint32_t qpn, const std::string& data) {
-        abi::CmConnectRequest r{};
-        r.id = id;
-        r.param.qpn = qpn;
-        r.param.responder_resources = 4;
-        r.param.initiator_depth = 2;
-        r.param.retry_count = 6;
-        r.param.rnr_retry_count = 5;
-        r.param.private_length = uint8_t(data.size());
-        std::memcpy(r.param.private_data, data.data(), data.size());
-        return r;
-    }
-    abi::CmQpAttrReply attributes(uint32_t s, uint32_t id, uint32_t state) {
-        const Result r = call_as(s, Op::cm_qp_attr, abi::CmQpAttrRequest{id, state});
-        EXPECT_EQ(r.error, 0) << r.reason;
-        return r.as<abi::CmQpAttrReply>();
-    }
-    std::pair<uint32_t, uint32_t> connected(uint16_t at) {
-        listening(at);
-        const uint32_t id = resolved(at);
-        EXPECT_EQ(call(Op::cm_connect, with(id, 0x21, "")).error, 0);
-        carry();
-        const uint32_t child = event(peer, peer_channel, CmEventType::connect_request).id;
-        EXPECT_EQ(call_as(peer, Op::cm_accept, with(child, 0x31, "")).error, 0);
-        carry();
-        event(session, channel, CmEventType::connect_response);
-        EXPECT_EQ(tell(session, Op::cm_establish, id), 0);
-        carry();
-        event(peer, peer_channel, CmEventType::established);
-        return {id, child};
-    }
-
-    uint32_t peer = 0, channel = 0, peer_channel = 0;
-    Nanos now = 1;
-};
 
 TEST_F(CmTest, ConnectionFromRequestToDisconnect) {
     const uint32_t listener = listening(7174);
@@ -344,6 +231,84 @@ TEST_F(CmTest, EventsMoveWithTheirId) {
     EXPECT_EQ((platform.signals[{peer, kCmChannelBase + other}]), 1u);
     event(peer, other, CmEventType::disconnected);
 }
+
+// A program may migrate a listener before it has fetched a request. The new id then belongs to the listener's new channel.
+TEST_F(CmTest, RequestsMoveWithTheirListener) {
+    const uint32_t listener = listening(7174);
+    ASSERT_EQ(call(Op::cm_connect, with(resolved(7174), 0x21, "")).error, 0);
+    carry();
+    const uint32_t left = resolved(7174);
+    ASSERT_EQ(call(Op::cm_connect, with(left, 0x22, "")).error, 0);
+    carry();
+    EXPECT_EQ(tell(session, Op::cm_destroy_id, left), 0);  // the request that nobody has fetched gets an event of its own
+    carry();
+    const uint32_t other = open_channel(peer);
+    EXPECT_EQ(call_as(peer, Op::cm_migrate, abi::CmMigrateRequest{listener, other}).error, 0);
+    EXPECT_TRUE(no_event(peer, peer_channel));
+    EXPECT_EQ(tell(peer, Op::cm_close_channel, peer_channel), 0) << "no id uses the old channel";
+    const auto request = event(peer, other, CmEventType::connect_request);
+    const auto second = event(peer, other, CmEventType::connect_request);
+    EXPECT_EQ(request.listener, listener);
+    EXPECT_EQ(event(peer, other, CmEventType::rejected).id, second.id);
+    ASSERT_EQ(call_as(peer, Op::cm_reject, abi::CmRejectRequest{request.id, 0, {}}).error, 0);
+    for (const uint32_t id : {listener, request.id, second.id}) EXPECT_EQ(tell(peer, Op::cm_destroy_id, id), 0);
+    EXPECT_EQ(tell(peer, Op::cm_close_channel, other), 0);
+}
+
+/// Tests of multicast groups. The groups end with their id, as in the kernel.
+class CmGroups : public CmTest {
+protected:
+    abi::HandleReply joined(uint32_t id) {
+        const Result r = call(Op::cm_join, abi::CmJoinRequest{id, 1, address(group, 0)});
+        EXPECT_EQ(r.error, 0) << r.reason;
+        return r.as<abi::HandleReply>();
+    }
+    uint32_t bound() {
+        const uint32_t id = make_id(session, channel, kUdp);
+        EXPECT_EQ(bind(session, id, address(kGid4, 0)), 0);
+        return id;
+    }
+    size_t groups() {
+        EXPECT_EQ(send(conductor, root, packet(Op::status, {})).error, 0);
+        return nlohmann::json::parse(platform.status)["totals"]["cm_groups"];
+    }
+    const uint32_t root = open(0, 0);
+    const Gid group = Gid::from_ipv4(std::array<uint8_t, 4>{239, 0, 0, 1}.data());
+};
+
+TEST_F(CmGroups, EndWithTheirId) {
+    const uint32_t staying = bound(), going = bound();
+    const uint32_t stays = joined(staying).handle;
+    for (int i = 0; i < 3; ++i) joined(going);
+    const uint32_t leaves = joined(going).handle;
+    EXPECT_EQ(call(Op::cm_leave, abi::CmLeaveRequest{going, leaves}).error, 0);
+    EXPECT_EQ(groups(), 4u);
+    EXPECT_EQ(tell(session, Op::cm_destroy_id, going), 0);
+    EXPECT_EQ(groups(), 1u);
+    EXPECT_EQ(call(Op::cm_leave, abi::CmLeaveRequest{staying, stays}).error, 0);
+    EXPECT_EQ(groups(), 0u);
+}
+
+// A group may get the handle of a group whose id was destroyed while its event waited.
+TEST_F(CmGroups, LeavingAGroupKeepsTheNumberOfWaitingEvents) {
+    const uint32_t first = bound();
+    const uint32_t stale = joined(first).handle;
+    EXPECT_EQ(tell(session, Op::cm_destroy_id, first), 0);
+    const uint32_t id = bound();
+    bool again = false;
+    for (int i = 0; i < 1000 && !again; ++i) {
+        const uint32_t handle = joined(id).handle;
+        EXPECT_EQ(call(Op::cm_leave, abi::CmLeaveRequest{id, handle}).error, 0);
+        again = handle == stale;
+    }
+    ASSERT_TRUE(again);
+    abi::CmResolveRequest r{};
+    r.id = id;
+    r.dest = address(kOtherGid4, 7000);
+    const Result resolved = call(Op::cm_resolve_addr, r);
+    EXPECT_EQ(resolved.error, 0) << resolved.reason;
+}
+
 // Events of destroyed ids must not be delivered, not even to a new id with the same handle. If few events of the queue are of
 // destroyed ids, rocid skips them. If most are, rocid removes them.
 TEST_F(CmTest, EventsEndWithTheirId) {
@@ -370,133 +335,6 @@ TEST_F(CmTest, EventsEndWithTheirId) {
         EXPECT_EQ(tell(session, Op::cm_destroy_id, another), 0);
         for (uint32_t i = ending; i < kIds; ++i) EXPECT_EQ(tell(session, Op::cm_destroy_id, ids[i]), 0);
     }
-}
-
-/// Tests of the text that `roci why --cm` prints for a session.
-class CmWhyTest : public CmTest {
-protected:
-    std::string why(uint32_t s) {
-        EXPECT_EQ(call_as(s, Op::why, abi::WhyRequest{0, 1}).error, 0);
-        return platform.status;
-    }
-    void expect_said(const std::vector<const char*>& words) {
-        const std::string text = why(session);
-        for (const char* w : words) EXPECT_NE(text.find(w), std::string::npos) << w << "\n" << text;
-    }
-};
-
-TEST_F(CmWhyTest, NobodyListensAlsoOfAnIdThatIsGone) {
-    const uint32_t id = resolved(9999);
-    EXPECT_EQ(call(Op::cm_connect, with(id, 33, "")).error, 0);
-    carry();
-    expect_said({"TCP to ::ffff:10.0.0.2 port 9999", "QP 33", "cause: nobody listens on that port at the peer",
-                 "look at: start the server first", "asked for the connection (REQ)", "the peer rejected it (REJ, reason 8)"});
-    EXPECT_EQ(why(session).find(": destroyed"), std::string::npos);
-    EXPECT_EQ(tell(session, Op::cm_destroy_id, id), 0);
-    expect_said({": destroyed", "cause: nobody listens on that port at the peer"});
-}
-
-/// If there are many ids, the text describes only the newest.
-TEST_F(CmWhyTest, OfManyIdsTheNewestAreTold) {
-    constexpr uint32_t kIds = 1000;
-    constexpr uint8_t kNowhere[4] = {10, 9, 9, 9};
-    const Gid nobodys = Gid::from_ipv4(kNowhere);
-    std::vector<uint32_t> ids;
-    for (uint32_t i = 0; i < kIds; ++i) {
-        ids.push_back(make_id(session, channel));
-        conductor.service(now += 1'000'000);
-        EXPECT_NE(bind(session, ids.back(), address(nobodys, 7000)), 0);
-    }
-    const std::string text = why(session);
-    const auto place = [&](uint32_t id) { return text.find("id " + std::to_string(id) + " of "); };
-    EXPECT_EQ(text.find("(" + std::to_string(kIds - kMostTold) + " older ones are left out)\n\n"), 0u) << text.substr(0, 100);
-    EXPECT_EQ(place(ids[kIds - kMostTold - 1]), std::string::npos);
-    for (size_t i = kIds - kMostTold + 1; i < kIds; ++i) EXPECT_LT(place(ids[i - 1]), place(ids[i])) << "the newest is the last";
-    EXPECT_NE(place(ids.back()), std::string::npos);
-}
-
-TEST_F(CmWhyTest, ASilentPeer) {
-    EXPECT_EQ(call(Op::cm_connect, with(resolved(7174), 33, "")).error, 0);
-    for (int i = 0; i < 100; ++i) {
-        port.mads.clear();  // the network loses all MADs
-        conductor.service(now += 5'000'000'000);
-    }
-    event(session, channel, CmEventType::unreachable);
-    expect_said({"cause: the peer is silent", "the peer did not answer any of the repeated messages", "UDP port 4791"});
-}
-
-TEST_F(CmWhyTest, TooMuchPrivateDataAndOtherRefusals) {
-    const uint32_t id = resolved(7174);
-    EXPECT_EQ(call(Op::cm_connect, with(id, 33, std::string(57, 'x'))).error, EINVAL);
-    expect_said({"cause: a call of the program was refused: rdma_connect: private data of 57 bytes; 56 fit"});
-    const uint32_t other = make_id(session, channel);
-    const Gid elsewhere = Gid::from_ipv4(std::array<uint8_t, 4>{192, 0, 2, 1}.data());
-    EXPECT_NE(bind(session, other, address(elsewhere, 1)), 0);
-    expect_said({"rdma_bind: ::ffff:192.0.2.1 is not an address of a device of this rocid"});
-    abi::CmResolveRequest r{};
-    r.id = make_id(session, channel);
-    r.dest = address(elsewhere, 1);
-    r.source = address(kGid4, 0);
-    EXPECT_EQ(call(Op::cm_resolve_addr, r).error, 0);
-    expect_said({"did not find the peer's address on the network"});
-}
-
-TEST_F(CmWhyTest, BothEndsOfAConnectionAndItsQp) {
-    connected(7174);
-    expect_said({"is established", "QP 33", "a peer asked for a connection", "the program accepted it", "QP 49"});
-}
-
-TEST_F(CmWhyTest, AQpKnowsItsConnection) {
-    const auto made = qp();
-    EXPECT_EQ(call(Op::cm_connect, with(resolved(9999), made.qpn, "")).error, 0);
-    carry();
-    EXPECT_EQ(call(Op::why, abi::WhyRequest{made.qpn, 0}).error, 0);
-    EXPECT_NE(platform.status.find("its connection (rdma_cm):\nid "), std::string::npos) << platform.status;
-    EXPECT_NE(platform.status.find("nobody listens"), std::string::npos) << platform.status;
-}
-
-TEST_F(CmWhyTest, ARejectionByTheProgramAndAFullBacklog) {
-    listening(7174, kTcp, 1);
-    for (uint32_t i = 0; i < 2; ++i) {
-        EXPECT_EQ(call(Op::cm_connect, with(resolved(7174), 100 + i, "")).error, 0);
-        carry();
-    }
-    expect_said({"cause: the listener's backlog was full", "raise the backlog", "cause: the peer's program rejected it"});
-    const abi::CmRejectRequest no{event(peer, peer_channel, CmEventType::connect_request).id, 0, with(0, 0, "no").param};
-    EXPECT_EQ(call_as(peer, Op::cm_reject, no).error, 0);
-    expect_said({"cause: the program rejected the request with rdma_reject"});
-}
-
-TEST_F(CmWhyTest, OtherUsersSeeNothing) {
-    connected(7174);
-    const std::string text = why(open(0, 1001));
-    EXPECT_EQ(text.find("port 7174"), std::string::npos) << text;
-}
-
-TEST(CmArchive, IsBoundedByUserAndKeepsFailuresLonger) {
-    CmArchive archive;
-    CmStory failed, good;
-    failed.uid = good.uid = 7;
-    failed.journal.add(1, CmHappening::rejected, 8);
-    good.journal.add(1, CmHappening::established);
-    archive.keep(failed);
-    for (uint32_t i = 0; i < 1000; ++i) archive.keep(good);
-    EXPECT_EQ(archive.all().size(), 1 + CmArchive::kOtherOfUser);
-    for (uint32_t i = 0; i < 1000; ++i) archive.keep(failed);
-    EXPECT_EQ(archive.all().size(), CmArchive::kFailedOfUser + CmArchive::kOtherOfUser);
-    for (uint32_t uid = 100; uid < 1000; ++uid) {
-        failed.uid = uid;
-        archive.keep(failed);
-    }
-    EXPECT_EQ(archive.all().size(), CmArchive::kMost);
-}
-
-TEST(CmJournal, KeepsTheFirstAndTheLast) {
-    CmJournal j;
-    for (int32_t i = 0; i < 100; ++i) j.add(Nanos(i), CmHappening::asked, i);
-    EXPECT_EQ(j.entries().size(), CmJournal::kMost);
-    EXPECT_EQ(j.entries().front().code, 0);
-    EXPECT_EQ(j.entries().back().code, 99);
 }
 
 TEST_F(CmTest, EventsThatTheProgramWritesArriveInOrder) {
@@ -539,18 +377,44 @@ TEST_F(CmTest, WaitingEventsOfASessionAreLimited) {
     EXPECT_EQ(write(make_id(session, channel)), 0);
 }
 
+/// Requests with arbitrary bodies are executed or refused with a reason (send_once() checks the replies). They close no session.
+/// The sessions leave nothing behind, and other sessions connect as before.
 TEST_F(CmTest, AnyBytesAreHarmless) {
     connected(7174);
     std::mt19937 rng(7);
     std::uniform_int_distribution<int> byte(0, 255);
+    std::map<Op, uint32_t> refused;
+    uint32_t executed = 0;
     for (int i = 0; i < 20000; ++i) {
         const auto op = Op(int(Op::cm_open_channel) + 2 + i % (int(Op::cm_write_event) - int(Op::cm_open_channel) - 1));
         std::vector<std::byte> body(size_t(byte(rng)) + 8);
         for (std::byte& b : body) b = std::byte(byte(rng) < 200 ? 0 : byte(rng));
         body[0] = std::byte(byte(rng) % 4);
-        send(conductor, i % 2 == 0 ? session : peer, packet(op, body));
+        const Result r = send(conductor, i % 2 == 0 ? session : peer, packet(op, body));
+        ASSERT_FALSE(r.closed);
+        ++(r.error != 0 ? refused[op] : executed);
         if (i % 16 == 0) carry();
     }
+    EXPECT_GT(executed, 0u);
+    for (auto op = Op(int(Op::cm_open_channel) + 2); op != Op::cm_write_event; op = Op(int(op) + 1))
+        EXPECT_GT(refused[op], 0u) << abi::op_name(op);
+
+    for (const uint32_t s : {session, peer}) conductor.close_session(s);
+    for (int i = 0; i < 600; ++i) {  // until the last retry and the last timewait have ended
+        carry();
+        conductor.service(now += Nanos{1'000'000'000});
+    }
+    const auto status = nlohmann::json::parse(conductor.status_json());
+    for (const char* kind : {"cm_ids", "cm_channels", "cm_groups"}) EXPECT_EQ(status["totals"].at(kind), 0) << kind;
+    EXPECT_EQ(status["rdma_cm"].at("connections"), 0);
+    EXPECT_TRUE(status["rdma_cm"].at("listeners").empty());
+
+    session = open();
+    peer = connect();
+    EXPECT_EQ(call_as(peer, Op::hello, good_hello()).error, 0);
+    channel = open_channel(session);
+    peer_channel = open_channel(peer);
+    connected(7174);
 }
 
 }  // namespace

@@ -197,12 +197,12 @@ TEST_F(EnginesTest, ACqThatWaitsForTheEventRingCanGo) {
     EXPECT_TRUE(platform.clean());
     engines.poll(3);
     engines.drain_events();
-    engines.poll(3);  // the address sanitizer detects an access by an engine
+    engines.poll(3);  // the address sanitizer detects an engine's access to a freed CQ
 }
 
 // ---- random requests ----------------------------------------------------------------------------------------------
 
-/// Creates nearly valid messages and corrupts them.
+/// Creates nearly valid messages and corrupts some of them.
 class Attacker {
 public:
     explicit Attacker(uint32_t seed) : random_(seed) {}

@@ -1,4 +1,4 @@
-// A conductor without an operating system: memory instead of memfds, numbers instead of descriptors, and engines that only record
+// A conductor without an operating system: memory instead of memfds, numbers instead of descriptors, and engines that record
 // commands. The fixture counts all resources of the conductor, so that a test can check for leaks.
 #pragma once
 
@@ -101,7 +101,12 @@ public:
     }
     void signal_channel(uint32_t session, uint32_t channel, uint32_t) override { ++signals[{session, channel}]; }
     void close_event_pipe(uint32_t session, uint32_t channel) override { pipes.erase({session, channel}); }
-    void send_async(uint32_t session, const abi::AsyncEventRecord& r) override { asyncs.push_back({session, r.event_type}); }
+    void send_async(uint32_t session, const abi::AsyncEventRecord& r) override {
+        asyncs.push_back({session, r.event_type});
+        published_at_async.push_back(published);
+    }
+    int device_page_fd() override { return page_fd; }
+    void publish_device(uint32_t device, const abi::DeviceSnapshot& now) override { published[device] = now; }
     int route(uint32_t, const Gid&, const Gid&, Gid& next) override {
         if (!gateway.is_zero()) next = gateway;
         return route_error;
@@ -136,7 +141,10 @@ public:
     std::set<std::pair<uint32_t, uint32_t>> pipes;
     std::map<std::pair<uint32_t, uint32_t>, uint32_t> signals;
     std::set<uint32_t> wake;
-    std::vector<std::pair<uint32_t, uint32_t>> asyncs;  ///< pairs of session and event type
+    std::vector<std::pair<uint32_t, uint32_t>> asyncs;                        ///< pairs of session and event type
+    std::map<uint32_t, abi::DeviceSnapshot> published;                        ///< last snapshot by device
+    std::vector<std::map<uint32_t, abi::DeviceSnapshot>> published_at_async;  ///< `published` at the time of each async event
+    int page_fd = -1;
     std::vector<Gid> solicited;
     Gid gateway;
     int route_error = 0;
@@ -155,7 +163,7 @@ enum class Kind : size_t { fence = std::variant_size_v<engine::Command> };
 template <class Operation>
 inline constexpr Kind kind_of = Kind(engine::Command(static_cast<Operation*>(nullptr)).index());
 
-/// Engines that only record commands.
+/// Engines that record commands and imitate the effects that tests need.
 class RecordingPort : public engine::CommandPort {
 public:
     struct Record {
@@ -194,10 +202,11 @@ public:
     std::vector<uint32_t> consumers;
     std::vector<io::GsiSend> mads;
     std::vector<neighbour::Frame> frames;
-    std::vector<qp::UserRate*> rates;  ///< of attached sessions
+    std::vector<qp::UserRate*> rates;  ///< rates of attached sessions
     qp::Change last_change;
     size_t changes = 0;  ///< number of executed changes
     uint32_t limit = 0;
+    qp::Counters counters{};  ///< counters of each QP
     Kind refuse = Kind::fence;
     uint32_t refuse_engine = ~0u;
     int refuse_times = -1;  ///< number of commands to refuse; below 0: all
@@ -218,7 +227,8 @@ private:
         state[c.qp] = c.step->to;
     }
     void take(uint32_t, engine::QueryQp& c) {
-        *c.snapshot = {.state = state[const_cast<qp::Qp*>(c.qp)], .send_psn = Psn(11), .expected_psn = Psn(22)};
+        *c.snapshot = {
+            .state = state[const_cast<qp::Qp*>(c.qp)], .counters = counters, .send_psn = Psn(11), .expected_psn = Psn(22)};
     }
     void take(uint32_t, engine::AttachSession& c) { rates.push_back(c.rate); }
     void take(uint32_t, engine::RemoveQp& c) { state.erase(c.qp); }

@@ -209,6 +209,32 @@ TEST_F(NeighboursTest, LinkChangesReachPortStateAndPrograms) {
     conductor.close_session(elsewhere);
 }
 
+template <class T>
+bool same(const T& a, const T& b) {
+    return std::memcmp(&a, &b, sizeof a) == 0;
+}
+
+TEST_F(NeighboursTest, TheDevicePageShowsAChangeBeforeItsEvent) {
+    const auto table = [&] { return call(Op::query_gid_table).as<abi::QueryGidTableReply>(); };
+    const auto port_attr = [&] { return call(Op::query_port).as<abi::PortAttr>(); };
+    EXPECT_TRUE(same(platform.published[0].gids, table())) << "published at the start";
+    EXPECT_TRUE(same(platform.published[0].port, port_attr()));
+    EXPECT_EQ(platform.published[1].gids.count, 1u);
+
+    const DeviceAddress some[] = {{kGid4, 120}, {kThem4, 120}};
+    ASSERT_TRUE(conductor.set_addresses(0, some));
+    ASSERT_EQ(platform.published_at_async.size(), 1u);
+    EXPECT_TRUE(same(platform.published_at_async[0][0].gids, table()));
+
+    ASSERT_TRUE(conductor.set_link(0, false, 1024));
+    ASSERT_EQ(platform.published_at_async.size(), 2u);
+    EXPECT_EQ(platform.published_at_async[1][0].port.state, uint32_t(IBV_PORT_DOWN));
+    EXPECT_TRUE(same(platform.published_at_async[1][0].port, port_attr()));
+
+    ASSERT_TRUE(conductor.set_link(0, false, 2048));
+    EXPECT_TRUE(same(platform.published[0].port, port_attr())) << "a changed MTU without an event";
+}
+
 class KernelNeighboursTest : public NeighboursTest {
 protected:
     KernelNeighboursTest() : NeighboursTest(Resolver::kernel) {}

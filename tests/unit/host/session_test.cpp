@@ -194,6 +194,23 @@ TEST_F(SessionTest, QueryDevicePortAndGids) {
     EXPECT_STREQ(g.entry[1].netdev, "eth0");
 }
 
+TEST_F(SessionTest, OnlyAClientThatAsksForTheDevicePageGetsIt) {
+    constexpr int kPage = 77;
+    const auto reply_to = [&](uint32_t wishes) {
+        const uint32_t s = connect();
+        EXPECT_EQ(call_as(s, Op::hello, good_hello()).error, 0);
+        return call_as(s, Op::open_device, abi::OpenDeviceRequest{0, wishes});
+    };
+    const size_t without = reply_to(abi::kWantsDevicePage).fds.size();
+    platform.page_fd = kPage;
+    const Result asked = reply_to(abi::kWantsDevicePage), unasked = reply_to(0);
+    EXPECT_EQ(asked.fds.size(), without + 1);
+    EXPECT_EQ(asked.fds.back(), kPage);
+    EXPECT_NE(asked.as<abi::OpenDeviceReply>().flags & abi::kDevicePage, 0u);
+    EXPECT_EQ(unasked.fds.size(), without);
+    EXPECT_EQ(unasked.as<abi::OpenDeviceReply>().flags & abi::kDevicePage, 0u);
+}
+
 TEST_F(SessionTest, ActiveMtuIsTheLargestThatFits) {
     session = open(1);
     EXPECT_EQ(call(Op::query_port).as<abi::PortAttr>().active_mtu, uint32_t(IBV_MTU_1024)) << "1500 bytes: 1024";

@@ -179,6 +179,20 @@ TEST_F(SmallShares, EntriesOfACqCountUntilItIsResizedOrDestroyed) {
     EXPECT_TRUE(create(64).says("limit cq_entries: user 1000 has 64 of 100"));
 }
 
+// A CQ has a power of two entries, so a request may get more entries than it names.
+TEST_F(SmallShares, EntriesOfACqAreCheckedAsTheyAreCounted) {
+    const auto create = [&](uint32_t n) { return call(Op::create_cq, abi::CreateCqRequest{n, abi::kNoHandle, 0, 0}); };
+    EXPECT_TRUE(create(65).says("limit cq_entries: user 1000 has 0 of 100"));
+    const Result made = create(63);
+    ASSERT_EQ(made.error, 0) << made.reason;
+    EXPECT_TRUE(create(33).says("limit cq_entries: user 1000 has 64 of 100"));
+    const auto resize = [&](uint32_t n) {
+        return call(Op::resize_cq, abi::ResizeCqRequest{made.as<abi::CreateCqReply>().handle, n, {}});
+    };
+    EXPECT_TRUE(resize(33).says("limit cq_entries: user 1000 has 64 of 100"));
+    EXPECT_EQ(resize(32).error, 0);
+}
+
 class SlowRate : public ConductorTest {
 protected:
     static Limits limits() {
@@ -263,6 +277,52 @@ TEST_F(SlowSender, EnginesGetTheRateOfTheUserAndStatusShowsIt) {
         if (row["resource"] == "packets_per_second") found += !row.contains("limit");
     }
     EXPECT_EQ(found, 2) << platform.status;
+}
+
+class ManyUsers : public ConductorTest {
+protected:
+    static constexpr Nanos kSecond = 1'000'000'000;
+    static constexpr uint32_t kFirst = 2000, kUsers = 1000;
+    static Limits limits() {
+        Limits l = small_limits();
+        l.user.control_rate = 20;
+        l.user.sessions = 1;
+        l.user.bytes_per_second = 5000;
+        return l;
+    }
+    ManyUsers() : ConductorTest(limits()) {}
+    /// Every user has a session, and one that is refused.
+    void come_and_go(Nanos pause) {
+        Nanos now = 10 * kSecond;
+        for (uint32_t uid = kFirst; uid < kFirst + kUsers; ++uid, now += pause) {
+            conductor.service(now);
+            const uint32_t s = open(0, uid);
+            EXPECT_EQ(connect(uid), abi::kNoHandle) << "limit sessions";
+            conductor.close_session(s);
+        }
+    }
+};
+
+TEST_F(ManyUsers, UsersWithoutSessionsAndDebtsAreForgotten) {
+    EXPECT_EQ(connect(), abi::kNoHandle) << "user 1000 has a session";
+    come_and_go(2 * kSecond);
+    EXPECT_LE(conductor.users(), 130u);
+    const uint32_t root = open(0, 0);
+    ASSERT_EQ(send(conductor, root, packet(Op::status, {})).error, 0);
+    std::string of_1000;
+    const auto status = nlohmann::json::parse(platform.status);
+    for (const auto& row : status["limits"])
+        if (row["user"] == 1000 && row["resource"] == "sessions") of_1000 += row.dump();
+    EXPECT_NE(of_1000.find("\"refused\":1,"), std::string::npos) << "whoever has a session is kept: " << of_1000;
+    for (qp::UserRate* r : {port.rates[0], port.rates[1]}) EXPECT_EQ(r->due(), 0u) << "the engines still use it";
+}
+
+TEST_F(ManyUsers, AUserWithADebtIsKept) {
+    come_and_go(0);
+    EXPECT_GE(conductor.users(), kUsers);
+    for (uint32_t s = connect(kFirst); s != abi::kNoHandle; s = connect(kFirst)) conductor.close_session(s);
+    for (uint32_t uid = 10'000; uid < 13'000; ++uid) conductor.close_session(connect(uid));
+    EXPECT_EQ(connect(kFirst), abi::kNoHandle) << "a debt of a second";
 }
 
 TEST(Limits, TheLastRuleThatFitsCounts) {

@@ -1,4 +1,6 @@
 // Tests of roci why: which QPs a user may query, the text, and what is kept of destroyed QPs.
+#include <fcntl.h>
+
 #include <fstream>
 #include <sstream>
 
@@ -161,6 +163,38 @@ TEST_F(WhyTest, KeepsWhatModifyQpRefused) {
     EXPECT_EQ(why(session, made.qpn).error, 0);
     EXPECT_TRUE(says(platform.status, "destroyed")) << platform.status;
     EXPECT_TRUE(says(platform.status, reason)) << platform.status;
+}
+
+TEST_F(WhyTest, TellsTheLastStateOfADestroyedQpWithoutAJournal) {
+    const Step steps[] = {to_init(), to_rtr(), to_rts()};
+    const char* const told[] = {"destroyed, last in INIT\ncause: it is not connected: ibv_modify_qp was refused",
+                                "destroyed, last in RTR\ncause: it cannot send: ibv_modify_qp was refused"};
+    for (size_t n = 1; n <= std::size(steps); ++n) {
+        const auto made = qp();
+        for (size_t i = 0; i < n; ++i) ASSERT_EQ(modify(made.handle, steps[i].mask, steps[i].attr).error, 0);
+        EXPECT_NE(modify(made.handle, qp::kAttrPathMtu, {.path_mtu = 99}).error, 0);
+        EXPECT_EQ(call(Op::destroy_qp, abi::HandleRequest{made.handle}).error, 0);
+        if (n == std::size(steps)) {
+            EXPECT_EQ(why(session, made.qpn).error, ENOENT) << "a QP that reached RTS and had no error has not failed";
+            continue;
+        }
+        EXPECT_EQ(why(session, made.qpn).error, 0);
+        EXPECT_TRUE(says(platform.status, told[n - 1])) << platform.status;
+    }
+}
+
+// Each session that has opened an XRC target has a handle of it, and may have several.
+TEST_F(WhyTest, CountsAReceiverOnceForAllItsHandles) {
+    const uint32_t domain = handle_of(call(Op::open_xrcd, abi::OpenXrcdRequest{O_CREAT, 1}, {1001}));
+    abi::CreateQpRequest target = qp_request(abi::kNoHandle, abi::kNoHandle, IBV_QPT_XRC_RECV);
+    target.xrcd = domain;
+    const auto made = call(Op::create_qp, target).as<abi::CreateQpReply>();
+    for (int i = 0; i < 8; ++i) handle_of(call(Op::open_qp, abi::OpenQpRequest{domain, made.qpn, IBV_QPT_XRC_RECV, 0}));
+    for (const Step& step : {to_init(), to_rtr()}) ASSERT_EQ(modify(made.handle, step.mask, step.attr).error, 0);
+    port.counters.events.rx_messages = 100;
+    port.counters.events.out_of_order = 1;
+    EXPECT_EQ(why(session, made.qpn).error, 0);
+    EXPECT_FALSE(says(platform.status, "incast")) << platform.status;
 }
 
 TEST(Story, FindsEndsThatDoNotFit) {

@@ -286,7 +286,8 @@ TEST_F(MemoryTest, PoisonedMappingFails) {
 }
 
 struct ScatteredTest : MemoryTest {
-    // 100 bytes mapped, 300 through the process, 1 mapped, 600 mapped. The ranges of EveryRangeRoundTrips cross each boundary.
+    // Four segments: 100 mapped bytes, 300 bytes of the process, 1 mapped byte and 600 mapped bytes. The ranges of
+    // EveryRangeRoundTrips cross each boundary.
     FakeProcess process{0x5000, 300};
     ScatteredTest() {
         region.segments = {{.offset = 0, .length = 100, .base = memory},

@@ -63,7 +63,8 @@ TEST(WindowRace, NothingReachesAnOldBindingOnceTheNewOneIsComplete) {
                 uint64_t va = half;
                 if (check(race.table, key, kPd, 99, va, 8, kRemoteWrite, found, use) != Fault::ok) continue;
                 std::this_thread::yield();  // prolongs the access
-                // Every 256th bind has the same key again. A bind may have taken effect before `complete` counts it.
+                // Every 256th bind has the same key again and may have taken effect before `complete` counts it, so 0 and 255
+                // are legal.
                 const uint32_t since = (complete.load() - before) & 0xff;
                 late += (since != 0 && since != 0xff) || half != Race::half_of(key);
                 ++granted;
@@ -100,6 +101,48 @@ TEST(WindowRace, ABindThatHasToWaitHasClosedTheWindow) {
     }
     EXPECT_EQ(bind_window(race.table, b), BindResult::done);
     EXPECT_EQ(check(race.table, b.fresh, kPd, 99, kIova, 8, kRemoteWrite, found), Fault::ok);
+}
+
+// Deregistering sets `binding` before it checks the references. A bind that starts in between is refused.
+TEST(WindowRace, ABindThatIsRefusedLeavesTheWindowAsItWas) {
+    Race race;
+    race.bind(0);
+    MemoryRegion going;
+    going.key = Key{3 << 8};
+    going.pd = kPd;
+    going.access = race.region.access;
+    going.iova = kIova;
+    going.length = sizeof race.memory;
+    race.table.publish(3, &going);
+    BindRequest b;
+    b.fresh = Key{2 << 8 | 1};
+    b.parent = going.key;
+    b.pd = kPd;
+    b.access = kRemoteWrite;
+    b.iova = kIova;
+    b.length = 64;
+    const MemoryRegion* found = nullptr;
+    const auto opens = [&](Key key) { return check(race.table, key, kPd, 99, kIova, 8, kRemoteWrite, found) == Fault::ok; };
+    for (const bool waited : {false, true}) {
+        {
+            WindowUse use;
+            uint64_t va = kIova;
+            if (waited) {
+                ASSERT_EQ(check(race.table, Key{2 << 8}, kPd, 99, va, 8, kRemoteWrite, found, use), Fault::ok);
+                EXPECT_EQ(bind_window(race.table, b), BindResult::in_use);
+                EXPECT_FALSE(opens(Key{2 << 8}));
+            }
+        }
+        going.binding = true;
+        EXPECT_EQ(bind_window(race.table, b), BindResult::refused);
+        EXPECT_TRUE(opens(Key{2 << 8}));
+        EXPECT_FALSE(close_to_windows(race.region)) << "the window still refers to its region";
+        going.binding = false;
+    }
+    EXPECT_EQ(going.users, 0u);
+    EXPECT_EQ(bind_window(race.table, b), BindResult::done);
+    EXPECT_TRUE(opens(b.fresh));
+    EXPECT_TRUE(close_to_windows(race.region));
 }
 
 /// QPs of two engines bind the same window. The window must always have key and range of the same bind. TSan (a step of CI)

@@ -1,12 +1,15 @@
 // Tests with the real DPDK without hugepages: EAL, two back-to-back ports, frames through them, no leaks.
 #include <gtest/gtest.h>
 
+#include <rte_eal.h>
 #include <rte_ethdev.h>
 #include <rte_mbuf.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
+#include <filesystem>
 #include <set>
 #include <thread>
 
@@ -25,6 +28,7 @@ constexpr uint32_t kFrames = 4096;
 class Dpdk : public testing::Test {
 protected:
     static void SetUpTestSuite() {
+        had_folder = std::getenv("RUNTIME_DIRECTORY") != nullptr;
         EalOptions o;
         o.hugepages = Hugepages::never;
         o.engines = 1;
@@ -33,11 +37,21 @@ protected:
     }
     static void TearDownTestSuite() { delete eal; }
     static inline Eal* eal = nullptr;
+    static inline bool had_folder = false;
 };
 
 TEST_F(Dpdk, SaysWhichMemoryItUses) {
     EXPECT_FALSE(eal->uses_hugepages());
     EXPECT_NE(eal->memory_mode().find("ordinary pages"), std::string::npos);
+}
+
+// A folder that rocids share would belong to the user of the first one.
+TEST_F(Dpdk, LeavesNoRuntimeFolderBehind) {
+    const std::filesystem::path folder = rte_eal_get_runtime_dir();
+    ASSERT_FALSE(folder.empty());
+    EXPECT_FALSE(std::filesystem::exists(folder.parent_path())) << folder;
+    EXPECT_FALSE(std::filesystem::exists(folder.parent_path().parent_path())) << folder;
+    EXPECT_EQ(std::getenv("RUNTIME_DIRECTORY") != nullptr, had_folder) << "the environment is as before";
 }
 
 TEST_F(Dpdk, RunsABodyOnTheEnginesLcore) {

@@ -32,7 +32,16 @@ struct FakeEngine {
     std::atomic<uint32_t> wake_mask{0};
     io::EventRing ring{64};
 
+    /// Fails if two threads use the engine at the same time.
+    struct Alone {
+        explicit Alone(FakeEngine& e) : engine(e) { EXPECT_EQ(engine.users.fetch_add(1), 0u); }
+        ~Alone() { engine.users.fetch_sub(1); }
+        FakeEngine& engine;
+    };
+    std::atomic<uint32_t> users{0}, executed_asleep{0};
+
     bool poll(Nanos now) {
+        const Alone alone(*this);
         polls.fetch_add(1);
         if (event_wanted.exchange(false)) return ring.push({});
         if (now >= deadline.load()) {
@@ -44,12 +53,15 @@ struct FakeEngine {
         served.fetch_add(1);
         return true;
     }
-    void execute(const engine::Command& c, Nanos) {
+    void execute(const engine::Command& c, Nanos, bool asleep) {
+        const Alone alone(*this);
+        executed_asleep += asleep ? 1u : 0u;
         engine::refuse(c, 42);
         ++executed;
         polls_at_command = polls.load();
         if (in_command) in_command();
     }
+    bool is_quiet(const engine::Command& c) const { return std::holds_alternative<engine::QuerySrq*>(c); }
     void let_go() { lets_go.fetch_add(1); }
     bool keeps_cqs() const { return keeps.load(); }
     std::atomic<uint32_t> executed{0}, polls_at_command{0}, lets_go{0};
@@ -109,11 +121,12 @@ struct Lcore : testing::Test {
     bool asleep() {
         return soon([&] { return std::atomic_ref(sleeping).load() == 1 && loop->counters().sleeps.load() > 0; });
     }
-    void TearDown() override {
+    void stop() {
         if (!thread.joinable()) return;
         loop->stop();
         thread.join();
     }
+    void TearDown() override { stop(); }
 };
 
 TEST_F(Lcore, SleepsWithoutWorkAndStopsFromSleep) {
@@ -189,6 +202,7 @@ TEST_F(Lcore, WakesAProgramThatSleepsWhileItPolls) {
     start();
     program.join();
     EXPECT_TRUE(soon([&] { return loop->counters().sleeps.load() > 0; }));
+    stop();
     EXPECT_TRUE(lane.lies == 0 || lane.lies == 4) << "4: the program had not fallen asleep yet";
     EXPECT_TRUE(engine.sleeping_programs.empty());
 }
@@ -244,6 +258,68 @@ TEST_F(Lcore, ACommandWakesItAndComesBackDone) {
         ASSERT_EQ(execute(), 42);
     }
     EXPECT_EQ(loop->counters().commands.load(), 100u);
+}
+
+TEST_F(Lcore, AQuietCommandIsExecutedWithoutWakingASleeper) {
+    start();
+    ASSERT_TRUE(asleep());
+    engine::QuerySrq query{};
+    ASSERT_TRUE(soon([&] { return loop->execute_asleep(&query); }));
+    EXPECT_EQ(query.error, 42);
+    const uint32_t polls = engine.polls;
+    for (int i = 0; i < 100; ++i) ASSERT_TRUE(loop->execute_asleep(&query));
+    EXPECT_EQ(engine.polls, polls);
+    EXPECT_EQ(engine.executed_asleep, 101u);
+    engine::AddQp other{};
+    EXPECT_FALSE(loop->execute_asleep(&other));
+    EXPECT_EQ(execute(), 42) << "other commands wake it";
+    EXPECT_GT(engine.polls, polls);
+}
+
+TEST_F(Lcore, AnAwakeLcoreLendsNothing) {
+    policy.sleeps = false;
+    start();
+    engine::QuerySrq query{};
+    for (int i = 0; i < 1000; ++i) ASSERT_FALSE(loop->execute_asleep(&query));
+    EXPECT_EQ(execute(), 42);
+    EXPECT_EQ(engine.executed_asleep, 0u);
+}
+
+TEST_F(Lcore, ASleeperThatKeepsReferencesLendsNothing) {
+    engine.keeps = true;
+    start();
+    ASSERT_TRUE(asleep());
+    engine::QuerySrq query{};
+    for (int i = 0; i < 1000; ++i) ASSERT_FALSE(loop->execute_asleep(&query));
+}
+
+TEST_F(Lcore, OnlyOneThreadUsesTheEngineAndNoDoorbellIsMissed) {
+    start();
+    std::atomic<bool> ends{false};
+    std::thread client([&] {
+        for (uint32_t n = 1; !ends; ++n) {
+            engine.doorbell = 1;
+            std::atomic_thread_fence(std::memory_order_seq_cst);
+            if (std::atomic_ref(sleeping).load() != 0) loop->sleeper().wake();
+            EXPECT_TRUE(soon([&] { return engine.served.load() >= n; })) << "doorbell " << n << " was missed";
+        }
+    });
+    uint32_t asleep_count = 0, awake_count = 0;
+    for (int i = 0; i < 200'000 && (i < 2'000 || asleep_count < 100); ++i) {
+        engine::QuerySrq query{};
+        if (loop->execute_asleep(&query)) {
+            ++asleep_count;
+        } else {
+            loop->commands().wait(loop->commands().submit(&query));
+            ++awake_count;
+        }
+        ASSERT_EQ(query.error, 42);
+    }
+    ends = true;
+    client.join();
+    EXPECT_EQ(engine.executed, asleep_count + awake_count);
+    EXPECT_EQ(engine.executed_asleep, asleep_count);
+    EXPECT_GE(engine.served, 1u);
 }
 
 TEST_F(Lcore, ManyCommandsAreSubmittedAndThenWaitedForOnce) {

@@ -1,4 +1,4 @@
-// RoCEv2 frames over plain UDP sockets, between addresses of the loopback interface.
+// Tests of RoCEv2 frames over plain UDP sockets: between loopback addresses, and to multicast groups on a veth interface.
 #include <gtest/gtest.h>
 
 #include <arpa/inet.h>
@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -62,6 +63,20 @@ std::unique_ptr<UdpSockets> open_sockets(const uint8_t* address) {
     }
 }
 
+// The kernel reports twice the size that was set, because it counts its own overhead (socket(7)).
+TEST(UdpSockets, TheSizeOfABufferIsTheSizeThatWasGranted) {
+    UdpSetup setup;
+    setup.addresses = {Gid::from_ipv4(kHere)};
+    setup.buffer_bytes = 65536;
+    try {
+        const UdpSockets sockets(setup);
+        EXPECT_EQ(sockets.receive_buffer(), setup.buffer_bytes);
+        EXPECT_EQ(sockets.send_buffer(), setup.buffer_bytes);
+    } catch (const StartError& e) {
+        GTEST_SKIP() << e.what();
+    }
+}
+
 class Udp : public testing::Test {
 protected:
     void SetUp() override {
@@ -73,18 +88,24 @@ protected:
         uint32_t number;
         bool right;
     };
-    /// Receives frames in bursts of `burst`, until `most` frames have arrived or no further frame arrives.
-    std::vector<Got> receive(size_t most, unsigned burst = 8) {
+    /// Receives frames in bursts of `burst`, until `count` frames have arrived or a minute has passed.
+    std::vector<Got> receive(size_t count, unsigned burst = 8) {
         std::vector<Got> all;
         io::RxFrame f[64];
-        for (int vain = 0; all.size() < most && vain < 200;) {
+        const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+        while (all.size() < count && std::chrono::steady_clock::now() < end) {
             const unsigned n = receiver_->burst(f, burst);
-            if (n == 0 && ++vain != 0) usleep(1000);
+            if (n == 0) usleep(1000);
             for (unsigned i = 0; i < n; ++i)
                 all.push_back({load_be<uint32_t>(f[i].data + kBth + wire::kBthLength), f[i].icrc == wire::HeaderChecksum::right});
             receiver_->free(f, n);
         }
         return all;
+    }
+    /// Polls often without a frame, so that the receiver takes the port for silent.
+    void poll_in_vain() {
+        io::RxFrame f[8];
+        for (int i = 0; i < 200; ++i) EXPECT_EQ(receiver_->burst(f, 8), 0u);
     }
     /// Sends the UDP payload of a built frame from a new socket that is bound to `port`.
     static void send_from(uint16_t port, const uint8_t* frame, uint32_t length) {
@@ -129,7 +150,7 @@ TEST_F(Udp, AWholeBurstIsOneSystemCallAndArrivesInOrderInBurstsOfAnySize) {
 TEST_F(Udp, AfterSilenceFramesArriveAgain) {
     uint8_t f[256];
     for (uint32_t i = 0; i < 4; ++i) {
-        EXPECT_TRUE(receive(1).empty());
+        poll_in_vain();
         send_from(wire::kRoceUdpPort, f, build(f, i, 64));
         const std::vector<Got> got = receive(1);
         ASSERT_EQ(got.size(), 1u);
@@ -244,7 +265,7 @@ TEST(UdpGroups, OnlySocketsThatJoinedReceiveAGroup) {
         ASSERT_EQ(joined.follow_group(group, true), 0);
         EXPECT_EQ(joined.follow_group(group, true), EADDRINUSE);
         send_to_group(group);
-        EXPECT_TRUE(arrives(joined, 2000));
+        EXPECT_TRUE(arrives(joined, 60'000));
         EXPECT_FALSE(arrives(other, 0)) << "the kernel delivers a datagram to all sockets at once";
         EXPECT_EQ(joined.follow_group(group, false), 0);
         EXPECT_EQ(joined.follow_group(group, false), EADDRNOTAVAIL);

@@ -375,7 +375,7 @@ TEST(Tap, ThePcapngFileReadsBack) {
         for (int i = 0; i < 3; ++i) a.push(kTime, Direction::out, reinterpret_cast<const uint8_t*>(f.data()), uint32_t(f.size()));
         b.push(kTime, Direction::in, reinterpret_cast<const uint8_t*>(f.data()), uint32_t(f.size()));
     }
-    // Walks over the blocks: known types, both lengths equal, multiples of four, no bytes left over.
+    // Walks over the blocks. Both lengths of a block must be equal and multiples of four, and no byte may be left over.
     const std::string file = contents(path);
     const auto word = [&](size_t at) {
         uint32_t v = 0;

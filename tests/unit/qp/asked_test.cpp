@@ -120,6 +120,30 @@ TEST_F(RepeatedTest, LaterRepeatsCountLikeNewPackets) {
     EXPECT_FALSE(asked.covers(Psn(18)));
 }
 
+// One report tells of two later repeats, the next one of two others. Together they are more than `places`.
+TEST_F(RepeatedTest, LaterRepeatsOfEarlierReportsCountToo) {
+    for (uint32_t i = 0; i < 5; ++i) asked.add_next(Psn(10 + 2 * i), Psn(100), i);
+    arrived = {16, 18};
+    reported(99);
+    EXPECT_TRUE(asked.covers(Psn(10)));
+    arrived.push_back(14);
+    reported(99);
+    EXPECT_TRUE(asked.covers(Psn(10))) << "overtaken by three";
+    arrived.push_back(12);
+    reported(99);
+    EXPECT_FALSE(asked.covers(Psn(10)));
+    EXPECT_EQ(asked.count(), 0u);
+}
+
+TEST_F(RepeatedTest, APartThatHasArrivedCountsOnce) {
+    asked.add_next(Psn(10), Psn(100), 1);
+    for (uint32_t psn = 20; psn < 23; ++psn) asked.add_next(Psn(psn), Psn(100), 2);
+    arrived = {20, 21};
+    for (int i = 0; i < 5; ++i) reported(99);
+    EXPECT_TRUE(asked.covers(Psn(10)));
+    EXPECT_EQ(asked.count(), 2u);
+}
+
 TEST_F(RepeatedTest, AReportSaysNothingAboutPacketsThatWereJustSent) {
     asked.add_next(Psn(10), Psn(100), 950);
     arrived = {10};

@@ -43,6 +43,13 @@ TEST(RepairTime, TheClockMayWrap) {
     EXPECT_EQ(repair.loaded(), 10'000u);
 }
 
+/// A first acknowledgement may come after many seconds, for example from a peer that is debugged.
+TEST(RoundTrip, AVeryLateAckIsNoShortRoundTrip) {
+    const RoundTrip times = measured((Nanos{1} << 32) + 10'000);
+    EXPECT_FALSE(times.known());
+    EXPECT_FALSE(times.timing());
+}
+
 TEST(RoundTrip, APauseIsLongerThanTheShortestRoundTrip) {
     const RoundTrip times = measured(30'000);
     EXPECT_GT(times.pause(), 60'000u);

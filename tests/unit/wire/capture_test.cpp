@@ -16,7 +16,7 @@ const std::vector<Frame>& capture() {
     return frames;
 }
 
-/// The frames per opcode in the capture, counted with other tools.
+/// The number of frames per opcode in the capture, counted with other tools.
 const std::map<uint8_t, int> kOpcodeCounts = {
     {0x00, 9}, {0x01, 7},  {0x02, 8},  {0x03, 1}, {0x04, 20}, {0x05, 1}, {0x06, 4}, {0x07, 4},  {0x08, 4},  {0x09, 1},
     {0x0a, 7}, {0x0b, 12}, {0x0c, 10}, {0x0d, 3}, {0x0e, 3},  {0x0f, 4}, {0x10, 5}, {0x11, 52}, {0x12, 6},  {0x13, 3},

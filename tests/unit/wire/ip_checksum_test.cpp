@@ -28,7 +28,7 @@ Bytes filled(Bytes p) {
 }
 bool holds(const Bytes& p) { return ip_checksums_hold(p.data(), uint32_t(p.size())); }
 
-/// The definition of the checksum: the one's complement sum of 16-bit words.
+/// Returns the checksum by its definition: the complement of the one's complement sum of 16-bit words.
 uint16_t reference(const Bytes& words) {
     uint64_t s = 0;
     for (size_t i = 0; i < words.size(); ++i) s += uint64_t(words[i]) << (i % 2 == 0 ? 8 : 0);

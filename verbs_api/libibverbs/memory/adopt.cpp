@@ -16,6 +16,7 @@
 #include "fork.hpp"
 #include "maps.hpp"
 #include "move.hpp"
+#include "page_view.hpp"
 #include "room.hpp"
 
 namespace roci::memory {
@@ -170,14 +171,20 @@ private:
 
     /// Adopts anonymous memory, except for the heads of malloc arenas.
     int take_anonymous(const Vma& vma, const Range& range) {
+        const PageView view(range.end - range.start > kArenaAlignment);
+        // malloc has written to an arena's head. A page that was never touched is not read, because that would map the zero page.
+        const auto has_head = [&](uint64_t page) {
+            if (!vma.read || page % kArenaAlignment != 0) return false;
+            return view.look(page, page_size()) != PageView::State::untouched && is_arena_head(page);
+        };
         for (uint64_t at = range.start; at < range.end;) {
-            if (vma.read && is_arena_head(at)) {
+            if (has_head(at)) {
                 if (const int error = add_unshared({at, at + page_size()}, vma.write)) return error;
                 at += page_size();
                 continue;
             }
             uint64_t stop = (at / kArenaAlignment + 1) * kArenaAlignment;
-            while (stop < range.end && !(vma.read && is_arena_head(stop))) stop += kArenaAlignment;
+            while (stop < range.end && !has_head(stop)) stop += kArenaAlignment;
             stop = std::min(stop, range.end);
             if (const int error = adopt(vma, {at, stop}, bytes_.start)) return error;
             at = stop;

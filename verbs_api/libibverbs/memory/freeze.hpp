@@ -34,6 +34,14 @@ public:
     /// Lets the writers continue. `replaced` is true if a new mapping is in place. Otherwise the old mapping becomes writable
     /// again.
     virtual void thaw(uint64_t address, uint64_t length, int protection, bool replaced) = 0;
+    /// Makes threads wait that touch a page of [address, +length) for the first time, reading or writing, until thaw() with
+    /// `replaced` or let_in(). The cost does not depend on the length. Returns false if the method cannot do this.
+    virtual bool keep_out(uint64_t address, uint64_t length) {
+        (void)address, (void)length;
+        return false;
+    }
+    /// Undoes keep_out() if no new mapping is in place.
+    virtual void let_in(uint64_t address, uint64_t length) { (void)address, (void)length; }
 };
 
 /// Returns a freezer of the next method after `tried` that this process may use, or null. Sets `tried` to this method. The first

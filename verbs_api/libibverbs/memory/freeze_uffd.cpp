@@ -64,8 +64,7 @@ public:
 
     bool cover(uint64_t address, uint64_t length, bool shared) override {
         if (shared && !(kFeatureSets[feature_set] & kWpShared)) return false;
-        uffdio_register range{.range = {address, length}, .mode = UFFDIO_REGISTER_MODE_WP, .ioctls = 0};
-        return ::ioctl(fd_, UFFDIO_REGISTER, &range) == 0;
+        return enlist(address, length, UFFDIO_REGISTER_MODE_WP);
     }
 
     bool holds_untouched() const override { return (kFeatureSets[feature_set] & kWpUnpopulated) != 0; }
@@ -82,7 +81,23 @@ public:
         ::ioctl(fd_, UFFDIO_WAKE, &range);
     }
 
+    bool keep_out(uint64_t address, uint64_t length) override {
+        return enlist(address, length, UFFDIO_REGISTER_MODE_WP | UFFDIO_REGISTER_MODE_MISSING);
+    }
+
+    /// The kernel can add a mode to a registered range but not remove one. So the range is registered anew.
+    void let_in(uint64_t address, uint64_t length) override {
+        uffdio_range range{address, length};
+        ::ioctl(fd_, UFFDIO_UNREGISTER, &range);  // also wakes the threads
+        enlist(address, length, UFFDIO_REGISTER_MODE_WP);
+    }
+
 private:
+    bool enlist(uint64_t address, uint64_t length, uint64_t mode) {
+        uffdio_register range{.range = {address, length}, .mode = mode, .ioctls = 0};
+        return ::ioctl(fd_, UFFDIO_REGISTER, &range) == 0;
+    }
+
     bool protect(uint64_t address, uint64_t length, uint64_t mode) {
         uffdio_writeprotect protect{.range = {address, length}, .mode = mode};
         int result;

@@ -114,6 +114,26 @@ public:
     Mover(const Move& move, Freezer& freezer)
         : freezer_(freezer), view_(!move.shared && move.length >= kLeastToLookAt), collapser_(move.fd) {}
 
+    /// Moves the untouched pages at the start of `rest` as a whole, because their number may be huge. Returns the bytes moved; 0
+    /// if a step must be moved first.
+    uint64_t move_untouched(const Move& rest) {
+        if (rest.length < kLeastUntouched) return 0;
+        Move run = rest;
+        run.length = view_.untouched_bytes(rest.address, rest.length);
+        if (run.length != rest.length) run.length -= std::min(run.length, (run.address + run.length) % kMoveStep);
+        if (run.length < kLeastUntouched) return 0;
+        const bool locked = is_locked(run);
+        if (!freezer_.keep_out(run.address, run.length)) return 0;
+        // Looks again, because a thread may have touched a page before keep_out().
+        if (view_.untouched_bytes(run.address, run.length) != run.length || !replace(run)) {
+            freezer_.let_in(run.address, run.length);
+            return 0;
+        }
+        freezer_.thaw(run.address, run.length, run.protection, true);
+        if (locked) lock_again(run);
+        return run.length;
+    }
+
     bool move(const Move& step) {
         const PageView::State before = view_.look(step.address, step.length);
         // If all pages are touched, the huge page is made while the file's range is still a hole. So nothing is copied twice.
@@ -139,6 +159,7 @@ public:
 
 private:
     static constexpr uint64_t kLeastToLookAt = 256 << 10;  ///< below this size a look costs more than it may save
+    static constexpr uint64_t kLeastUntouched = 8 * kMoveStep;
 
     bool freeze(const Move& step, PageView::State before) {
         const bool as_it_is = before != PageView::State::unknown && freezer_.holds_untouched();
@@ -167,7 +188,12 @@ uint64_t move_pages(const Move& move, Freezer& freezer) {
         Move step = move;
         step.address += done;
         step.offset += done;
-        step.length = std::min(move.length - done, kMoveStep - step.address % kMoveStep);
+        step.length = move.length - done;
+        if (const uint64_t untouched = mover.move_untouched(step); untouched != 0) {
+            done += untouched;
+            continue;
+        }
+        step.length = std::min(step.length, kMoveStep - step.address % kMoveStep);
         if (!mover.move(step)) break;
         done += step.length;
     }

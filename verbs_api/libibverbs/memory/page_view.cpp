@@ -1,6 +1,7 @@
 #include "page_view.hpp"
 
 #include <fcntl.h>
+#include <sys/ioctl.h>
 
 #include <algorithm>
 
@@ -10,6 +11,17 @@ namespace {
 constexpr uint64_t kPresent = 1ull << 63, kExclusive = 1ull << 56, kGuard = 1ull << 58;
 constexpr uint64_t kSoftDirty = 1ull << 55;   ///< in a new mapping this bit is also set for pages that were never touched
 constexpr uint64_t kMost = kHugePage / 4096;  ///< maximum number of entries per look()
+
+/// PAGEMAP_SCAN of <linux/fs.h>, which older headers do not declare.
+struct FoundRange {
+    uint64_t start, end, categories;
+};
+struct ScanArguments {
+    uint64_t size, flags, start, end, walk_end, found, most_found, most_pages;
+    uint64_t inverted, required, any_of, returned;
+};
+constexpr unsigned long kScan = _IOWR('f', 16, ScanArguments);
+constexpr uint64_t kIsPresent = 1 << 3, kIsSwapped = 1 << 4;  ///< the second also stands for entries with other content
 
 bool all(const uint64_t* entries, uint64_t count, uint64_t bits) {
     return std::all_of(entries, entries + count, [bits](uint64_t e) { return (e & bits) == bits; });
@@ -32,6 +44,20 @@ PageView::State PageView::look(uint64_t address, uint64_t length) const {
     const uint64_t count = length / page_size();
     if (std::all_of(entries, entries + count, [](uint64_t e) { return (e & ~kSoftDirty) == 0; })) return State::untouched;
     return all(entries, count, kPresent | kExclusive) ? State::touched : State::unknown;
+}
+
+uint64_t PageView::untouched_bytes(uint64_t address, uint64_t length) const {
+    FoundRange first{};
+    ScanArguments scan{};
+    scan.size = sizeof scan;
+    scan.start = address;
+    scan.end = address + length;
+    scan.found = reinterpret_cast<uint64_t>(&first);
+    scan.most_found = 1;
+    scan.any_of = scan.returned = kIsPresent | kIsSwapped;
+    const int n = fd_ ? ::ioctl(fd_.get(), kScan, &scan) : -1;
+    if (n < 0) return 0;
+    return n == 0 ? length : first.start - address;
 }
 
 /// The freezer changes the entries of all untouched pages alike, so all entries must be equal. A page that was touched since

@@ -23,6 +23,9 @@ public:
     /// Returns true if the pages are still untouched. Called after look() has returned State::untouched and a freezer has
     /// write-protected the pages.
     bool holds_nothing(uint64_t address, uint64_t length) const;
+    /// Returns the number of bytes from `address` to the first page that was touched, at most `length`. The cost depends on the
+    /// page tables that exist, not on the length. Returns 0 if the kernel has no PAGEMAP_SCAN (Linux 6.7).
+    uint64_t untouched_bytes(uint64_t address, uint64_t length) const;
 
 private:
     /// Reads the pagemap entries. Returns false if the kernel does not report them.

@@ -3,7 +3,9 @@
 #include <dirent.h>
 #include <malloc.h>
 #include <sys/eventfd.h>
+#include <sys/syscall.h>
 
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <fstream>
@@ -99,6 +101,24 @@ uint64_t in_smaps(const char* name, const char* from, size_t bytes) {
     return sum;
 }
 
+constexpr int kCollapse = 25;  ///< MADV_COLLAPSE
+
+/// The results of all requests of this process for a huge page.
+struct Collapses {
+    std::atomic<int> made{0}, denied{0};
+} collapses;
+
+}  // namespace
+
+/// Takes the place of the C library's madvise(), also for calls from the library under test, and counts requests for huge pages.
+extern "C" int madvise(void* address, size_t length, int advice) noexcept {
+    const int result = static_cast<int>(::syscall(SYS_madvise, address, length, advice));
+    if (advice == kCollapse) ++(result == 0 ? collapses.made : collapses.denied);
+    return result;
+}
+
+namespace {
+
 /// Returns true if this kernel turns pages of a memfd into a huge page on request (MADV_COLLAPSE, Linux 6.1).
 bool can_collapse() {
     const int fd = ::memfd_create("probe", MFD_CLOEXEC);
@@ -106,7 +126,7 @@ bool can_collapse() {
     const bool mapped =
         ::ftruncate(fd, kHuge) == 0 && ::mmap(at, kHuge, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == at;
     if (mapped) at[0] = 1;
-    const bool done = mapped && ::madvise(at, kHuge, 25) == 0;
+    const bool done = mapped && ::madvise(at, kHuge, kCollapse) == 0;
     ::munmap(at, kHuge);
     ::close(fd);
     return done;
@@ -133,7 +153,81 @@ private:
     char* written_;
 };
 
+/// Counts the steps of a move by userfaultfd, and the ranges that are moved as a whole. keep_out() can first write to a page,
+/// like a thread that writes shortly before the call.
+class CountingFreezer final : public Freezer {
+public:
+    explicit CountingFreezer(std::unique_ptr<Freezer> real) : real_(std::move(real)) {}
+    bool cover(uint64_t address, uint64_t length, bool shared) override { return real_->cover(address, length, shared); }
+    bool holds_untouched() const override { return real_->holds_untouched(); }
+    bool freeze(uint64_t address, uint64_t length, int protection) override {
+        steps++;
+        return real_->freeze(address, length, protection);
+    }
+    void thaw(uint64_t address, uint64_t length, int protection, bool replaced) override {
+        real_->thaw(address, length, protection, replaced);
+    }
+    bool keep_out(uint64_t address, uint64_t length) override {
+        if (write_first) *std::exchange(write_first, nullptr) = 'w';
+        wholes++;
+        return real_->keep_out(address, length);
+    }
+    void let_in(uint64_t address, uint64_t length) override {
+        wholes--;
+        real_->let_in(address, length);
+    }
+    int steps = 0, wholes = 0;
+    char* write_first = nullptr;
+
+private:
+    std::unique_ptr<Freezer> real_;
+};
+
 }  // namespace
+
+TEST(Adopt, LongUntouchedRangesMoveAsAWhole) {
+    const size_t bytes = size_t{64} << 30;
+    auto* p =
+        static_cast<char*>(::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+    ASSERT_NE(p, MAP_FAILED);
+    KeptFd kept;
+    auto uffd = make_uffd_freezer(kept);
+    if (!uffd || PageView(true).untouched_bytes(number(p), bytes) != bytes)
+        GTEST_SKIP() << "userfaultfd is refused, or this kernel has no PAGEMAP_SCAN";
+    const int fd = ::memfd_create("test", MFD_CLOEXEC);
+    ASSERT_EQ(::ftruncate(fd, static_cast<off_t>(bytes)), 0);
+    CountingFreezer freezer(std::move(uffd));
+    char* const middle = p + bytes / 2;
+    *middle = 'm';
+    freezer.write_first = p + bytes / 4;
+    EXPECT_EQ(move_pages({number(p), bytes, PROT_READ | PROT_WRITE, false, fd, 0}, freezer), bytes);
+    EXPECT_LE(freezer.steps, 3) << "the two touched pages, and the first step, before which a page was touched";
+    EXPECT_EQ(freezer.wholes, 3);
+    EXPECT_EQ(p[bytes / 4], 'w') << "an update was lost";
+    EXPECT_EQ(*middle, 'm');
+    EXPECT_EQ(p[bytes - 1], 0);
+    p[bytes - 1] = 'z';
+    char seen = 0;
+    for (const auto& [at, byte] : {std::pair{bytes / 4, 'w'}, {bytes / 2, 'm'}, {bytes - 1, 'z'}}) {
+        ASSERT_EQ(::pread(fd, &seen, 1, static_cast<off_t>(at)), 1);
+        EXPECT_EQ(seen, byte);
+    }
+    EXPECT_LE(allocated({fd, 0, 0, 0, true, 0, 0}), uint64_t{8} << 20);
+    ::munmap(p, bytes);
+    ::close(fd);
+}
+
+TEST(Adopt, ArenaHeadsAreNotLookedForInUntouchedPages) {
+    const size_t bytes = size_t{1} << 30;
+    auto* p =
+        static_cast<char*>(::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+    ASSERT_NE(p, MAP_FAILED);
+    Registration r(p, bytes);
+    ASSERT_TRUE(r.all_shared());
+    EXPECT_EQ(allocated(r.pieces[0]), 0u);
+    r.end();
+    ::munmap(p, bytes);
+}
 
 TEST(Adopt, HugePagesStayHuge) {
     if (!can_collapse()) GTEST_SKIP() << "this kernel has no MADV_COLLAPSE, or no huge page left";
@@ -141,14 +235,20 @@ TEST(Adopt, HugePagesStayHuge) {
     char* p = map_huge(bytes);
     fill(p, bytes);
     if (in_smaps("AnonHugePages:", p, bytes) < bytes / 1024) GTEST_SKIP() << "the program itself got no huge pages";
+    const int before = collapses.made, denied_before = collapses.denied;
     Registration r(p, bytes);
     ASSERT_TRUE(r.all_shared());
     EXPECT_TRUE(filled(p, bytes));
     EXPECT_TRUE(r.mirrors());
-    // The first page has its own mapping (forbid_growth), so the first huge page is mapped in parts.
-    EXPECT_GE(in_smaps("ShmemPmdMapped:", p, bytes), (bytes - kHuge) / 1024);
+    const bool denied = collapses.denied != denied_before;  // the library then makes no further request
+    if (!denied) {
+        EXPECT_EQ(collapses.made - before, int(bytes / kHuge));
+        // The first page has its own mapping (forbid_growth), so the first huge page is mapped in parts.
+        EXPECT_GE(in_smaps("ShmemPmdMapped:", p, bytes), (bytes - kHuge) / 1024);
+    }
     r.end();
     ::munmap(p, bytes);
+    if (denied) GTEST_SKIP() << "this machine has no further huge page left";
 }
 
 TEST(Adopt, OffsetsOfLargeFilesAreAlignedAsTheAddressesAre) {

@@ -100,6 +100,36 @@ bool many_rounds() {
     return storm_page_by_page(500);
 }
 
+/// A thread touches pages for the first time, in random order, while a long untouched range is registered.
+bool first_touches() {
+    constexpr size_t kBytes = 256 << 20, kStride = 16 * kPage, kTouches = kBytes / kStride, kStep = 2039;
+    static_assert(kTouches % kStep != 0);  // a prime: every page has its turn
+    char* p = map_anonymous(kBytes);
+    std::atomic<size_t> touched{0};
+    std::thread writer([&] {
+        for (size_t i = 0; i < kTouches; i++) {
+            const size_t page = i * kStep % kTouches;
+            std::memcpy(p + page * kStride, &page, sizeof page);
+            touched = i + 1;
+        }
+    });
+    while (touched < 2) std::this_thread::yield();
+    bool good = true;
+    {
+        Registration r(p, kBytes);
+        writer.join();
+        good = r.error == 0 && r.all_shared();
+        for (size_t page = 0; page < kTouches && good; page++) {
+            size_t here = 0, there = 0;
+            std::memcpy(&here, p + page * kStride, sizeof here);
+            std::memcpy(&there, r.at(page * kStride), sizeof there);
+            good = here == page && there == page;
+        }
+    }
+    ::munmap(p, kBytes);
+    return good;
+}
+
 bool with_way(const char* way, const std::function<bool()>& body) {
     return in_child_process([&] {
         ::setenv("ROCI_ADOPT", way, 1);
@@ -128,6 +158,17 @@ bool drop_privileges() {
 }  // namespace
 
 TEST(Writers, NothingLostByUserfaultfd) { EXPECT_TRUE(with_way("uffd", many_rounds)); }
+
+TEST(Writers, FirstTouchesOfALongRangeAreNotLost) {
+    for (const char* way : {"uffd", "mprotect"}) {
+        EXPECT_TRUE(with_way(way, [] {
+            for (int i = 0; i < 5; i++)
+                if (!first_touches()) return false;
+            return true;
+        })) << way;
+    }
+    EXPECT_TRUE(with_way("uffd", [] { return drop_privileges() && first_touches(); })) << "without privilege";
+}
 
 TEST(Writers, NothingLostByUserfaultfdWithoutPrivilege) {
     EXPECT_TRUE(with_way("uffd", [] { return drop_privileges() && many_rounds(); }));

@@ -1,0 +1,40 @@
+// Measures round trips for congestion control. One measurement per round trip is not enough where the hosts delay single
+// frames. Therefore the send times of several packets per round trip are kept, and each ACK of such a packet gives a sample.
+#pragma once
+
+#include <array>
+
+#include "base/types.hpp"
+
+namespace roci::qp {
+
+/// The send times of the packets whose round trips are measured, in the order of their PSNs. The memory is bounded: if it is
+/// full, every second entry is removed.
+class SendTimes {
+public:
+    /// Records that the packet was sent for the first time. Its PSN follows those of all packets recorded before.
+    void add(Psn psn, Nanos now);
+    /// Called when all PSNs before `acked` are acknowledged. Returns the time since the newest of them was sent, in ns, or 0 if
+    /// no send time is known. Packets that were sent again must be removed before, because the acknowledgement may belong to an
+    /// earlier or a later transmission.
+    uint32_t take(Psn acked, Nanos now);
+    /// Called when the packets [begin, end) are sent again.
+    void remove(Psn begin, Psn end);
+    void clear() { count_ = 0; }
+
+private:
+    static constexpr uint32_t kMost = 6;
+    static constexpr Nanos kLongest = 1u << 30;  ///< ns; low bits of older times would wrap around
+    struct Entry {
+        Psn psn;
+        uint32_t at = 0;
+    };
+    void drop(uint32_t first, uint32_t n);
+    void forget_old(Nanos now);
+
+    std::array<Entry, kMost> entries_{};
+    Nanos newest_ = 0;  ///< time of the newest entry
+    uint32_t count_ = 0;
+};
+
+}  // namespace roci::qp

@@ -1,0 +1,82 @@
+// The device page is a memfd in which rocid publishes the port attributes and the GID table of each device. Client libraries map
+// it read-only, so these queries need no control call. Op::open_device passes the descriptor.
+//
+//   DevicePageHeader | DeviceRecord of device 0 | DeviceRecord of device 1 | …
+//
+// Only rocid's conductor writes a record. The version is odd while it writes. A reader whose copy has an odd version, or another
+// version at its end than at its start, tries again. The words are stored with release order and loaded with acquire order. So a
+// reader that has loaded a new word afterwards also loads the new version.
+//
+// rocid writes a change into the page before it sends the event about the change.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "control.hpp"
+
+namespace roci::abi {
+
+inline constexpr uint64_t kDevicePageMagic = 0x3176656469636f72;  // "rocidev1"
+
+struct DevicePageHeader {
+    uint64_t magic;
+    uint32_t bytes;    ///< size of the whole page
+    uint32_t devices;  ///< number of records
+    uint32_t first;    ///< offset in bytes of the record of device 0
+    uint32_t stride;   ///< bytes from a record to the next
+    uint32_t owner;    ///< offset in bytes of the owner word
+    uint32_t reserved;
+};
+
+/// The owner word is the word of a robust futex that the conductor's thread holds (get_robust_list(2)). Its low 30 bits are 0
+/// before rocid serves and after rocid has ended. The kernel clears them even if rocid was killed.
+inline constexpr uint32_t kOwnerMask = 0x3fffffff;
+
+struct DeviceSnapshot {
+    PortAttr port;
+    QueryGidTableReply gids;
+};
+
+struct DeviceRecord {
+    static constexpr size_t kWords = sizeof(DeviceSnapshot) / sizeof(uint64_t);
+    uint64_t version;  ///< 0: not written yet; odd: being written
+    uint64_t word[kWords];
+
+    /// Called by one thread only.
+    void write(const DeviceSnapshot& now) {
+        uint64_t from[kWords];
+        std::memcpy(from, &now, sizeof now);
+        const std::atomic_ref v(version);
+        const uint64_t before = v.load(std::memory_order_relaxed);
+        v.store(before + 1, std::memory_order_relaxed);
+        for (size_t i = 0; i < kWords; ++i) std::atomic_ref(word[i]).store(from[i], std::memory_order_release);
+        v.store(before + 2, std::memory_order_release);
+    }
+    /// Copies a part of the snapshot. `offset` is the offset of the part in DeviceSnapshot in bytes. Returns false if there is no
+    /// stable copy after kTries tries, for example because rocid ended while it wrote.
+    template <class Part>
+    bool read(size_t offset, Part& out) const {
+        constexpr size_t kPartWords = sizeof(Part) / sizeof(uint64_t);
+        static_assert(sizeof(Part) % sizeof(uint64_t) == 0);
+        auto& self = const_cast<DeviceRecord&>(*this);  // std::atomic_ref of C++20 takes no constant objects
+        const std::atomic_ref v(self.version);
+        uint64_t copy[kPartWords];
+        for (int i = 0; i < kTries; ++i) {
+            const uint64_t before = v.load(std::memory_order_acquire);
+            if (before == 0 || before % 2 != 0) continue;
+            for (size_t w = 0; w < kPartWords; ++w)
+                copy[w] = std::atomic_ref(self.word[offset / sizeof(uint64_t) + w]).load(std::memory_order_acquire);
+            if (v.load(std::memory_order_relaxed) != before) continue;
+            std::memcpy(&out, copy, sizeof out);
+            return true;
+        }
+        return false;
+    }
+    static constexpr int kTries = 64;
+};
+static_assert(sizeof(DeviceSnapshot) % sizeof(uint64_t) == 0 && sizeof(PortAttr) % sizeof(uint64_t) == 0);
+
+}  // namespace roci::abi
