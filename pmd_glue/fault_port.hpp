@@ -22,7 +22,7 @@ struct FaultSpec {
     double duplicate = 0;       ///< the frame is sent twice
     double ecn = 0;             ///< the frame is marked Congestion Experienced, if the sender is ECN-capable (RFC 3168 clause 5)
     Nanos delay = 0;            ///< delay of every frame
-    bool only_payload = false;  ///< `corrupt` spares IP and UDP headers: a socket port would send to the corrupted address
+    bool only_payload = false;  ///< `corrupt` spares IP and UDP headers; otherwise a socket would send to a corrupted address
     bool any() const { return drop > 0 || corrupt > 0 || reorder > 0 || duplicate > 0 || ecn > 0 || delay > 0; }
 };
 

@@ -16,7 +16,7 @@ std::string byte_text(uint64_t bytes);                                          
 std::string rate_text(double bits_per_second);
 uint32_t wire_psn(int64_t psn);  ///< the 24 bits of an extended PSN
 
-/// Returns sentences about the events of a connection.
+/// Returns a summary of a connection. The first sentence names the connection.
 std::vector<std::string> sentences(const Analysed& a);
 /// Returns the text that `roci plot` prints: capture, notices, connections. Lines have at most `columns` characters, unless a
 /// word is longer.

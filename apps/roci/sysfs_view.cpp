@@ -74,8 +74,8 @@ constexpr FileOf kPortFiles[] = {
 constexpr uint32_t kMaxGids = 1024;
 
 /// Adds the files of GIDs. As in the kernel, every index has a GID, most of them zero, and only a GID in use has a type and a
-/// netdev. If a GID has no interface, the netdev is the interface by which the kernel would reach the GID. UCX 1.14 and newer
-/// treats a GID as unreachable if it has no netdev, or if the netdev has no route to it.
+/// netdev. If a GID has no interface, the netdev is the interface by which the kernel would reach the GID. UCX 1.19 and newer
+/// treats a peer as unreachable if the local GID has no netdev, or if that netdev has no route to the peer's address.
 void add_gids(const std::string& port, const Device& device, const HostFacts& host, std::vector<ViewEntry>& out) {
     std::vector<abi::GidValue> table(std::min(device.port.gid_table_length, kMaxGids));
     for (const abi::GidEntry& g : device.gids) {

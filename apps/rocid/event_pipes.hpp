@@ -49,7 +49,7 @@ public:
     /// Sends a record with `number` to the client's end of (session, channel), to signal that an event waits.
     void signal(uint32_t session, uint32_t channel, uint32_t number);
 
-    /// Returns the flag that an lcore notifies after it has pushed events.
+    /// Returns the flag that wakes the event thread. pushed() notifies it if events remain in the ring.
     pmd::WakeFlag& wake_flag() { return wake_; }
     /// Sends events that the calling lcore has pushed into `ring`, or wakes the event thread to send them. Both cost the lcore
     /// one system call, but sending saves one wake-up before the client gets the event. So if the event thread sleeps, the lcore

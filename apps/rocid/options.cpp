@@ -84,8 +84,8 @@ constexpr Option kOptions[] = {
      "are dropped.",
      ROCI_COUNT(engine.reorder_frames)},
     {"engine", "reorder_mb", Kind::count, "32", 1, 4096, "",
-     "MiB per engine for kept packets. A queue pair may use at most a quarter of the free part. The memory is allocated when it "
-     "is needed.",
+     "MiB per engine for kept packets. A queue pair may use at most a quarter of the free part for requests, and as much for "
+     "responses. The memory is allocated when it is needed.",
      ROCI_COUNT(engine.reorder_mb)},
 
     {"congestion", "policy", Kind::choice, "\"fixed\"", 0, 0, "auto|fixed|delay|dcqcn|adaptive",

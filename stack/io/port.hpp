@@ -15,7 +15,7 @@ namespace roci::io {
 struct RxFrame {
     const uint8_t* data = nullptr;
     uint32_t length = 0;
-    void* cookie = nullptr;                                            ///< private to the port (an mbuf)
+    void* cookie = nullptr;                                            ///< private to the port, for example an mbuf
     wire::HeaderChecksum ip_checksum = wire::HeaderChecksum::unknown;  ///< result of the port's check of the IPv4 header
     wire::HeaderChecksum icrc = wire::HeaderChecksum::unknown;         ///< result of the port's check of the ICRC
 };

@@ -113,8 +113,8 @@ void arm(Context& ctx, Qp& qp) {
     ctx.wheel.arm(r.timer, next);
 }
 
-/// Called when the first gap was closed. If the gap had been reported or requested again, records how late the missing packet
-/// was.
+/// Called when the first gap was closed. If the missing packet had been reported, or its request repeated once, records how late
+/// the packet was. Ignores packets before Backlog::again.
 void closed(Context& ctx, Backlog& b) {
     if (b.asked && b.base.distance_from(b.again) >= 0) b.patience.arrived(b.base, b.count, ctx.now - b.opened);
 }
@@ -138,7 +138,7 @@ void judge_requests(Context& ctx, Qp& qp) {
 
 // ---- responses ------------------------------------------------------------------------------------------------------
 
-/// Returns the first unacknowledged PSN that only a READ or atomic response can acknowledge.
+/// Returns the first unacknowledged PSN that only a READ or atomic response can acknowledge, or highest_sent() if there is none.
 Psn awaited_response(const Requester& rq) {
     const SendRecord* r = rq.queue.oldest();
     while (r != nullptr && !needs_response(r->kind)) r = r->next;

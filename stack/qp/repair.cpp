@@ -107,8 +107,8 @@ namespace {
 
 Nanos patience(const Qp& qp) {
     const Requester& rq = qp.requester;
-    // While responses arrive, the peer is still answering, so only a pause shows that repeated requests or their answers are
-    // lost.
+    // Later responses are kept while one is missing. As long as responses arrive, the peer answers. Only a pause shows that
+    // repeated requests or their answers are lost.
     if (qp.keeps_responses) return rq.round_trip.pause();
     if (rq.window.lost() != 0) return rq.round_trip.patience(rq.repair.ahead, rq.window.in_flight(), qp.repair_time.loaded());
     const bool begins = rq.congestion.policy != cc::Policy::fixed_window && qp.adaptation.samples < cc::State::kFewSamples;

@@ -1,5 +1,5 @@
-// CRC-32 of a frame. Each kernel has its own file and needs certain processor instructions. choose.cpp selects one kernel at
-// start.
+// CRC-32 of a frame. Each kernel has its own file. All kernels except the table need certain processor instructions. choose.cpp
+// selects one kernel at start.
 #pragma once
 
 #include <cstddef>

@@ -20,7 +20,7 @@ BOOT_LIMIT = 120
 
 
 class GuestError(Exception):
-    """The guest itself has failed, and not the tested code."""
+    """The guest does not boot or does not answer, or a command of must() failed."""
 
 
 def why_not():

@@ -1,4 +1,4 @@
-"""Checks the traffic on a link while a case runs, by Wireshark's dissector, and each ICRC by an independent computation."""
+"""Captures the traffic of a case, then checks it by Wireshark's dissector, and each ICRC by an independent computation."""
 import pathlib
 import re
 import signal
