@@ -110,6 +110,7 @@ void Tracker::request(const Sighting& s) {
         if (!behind) first_sight(s, psn, span);
         if (!s.lost) first_sights_.push_back({f.time, f.payload});
         Request r{.info = uint32_t(infos_.size()), .event = uint32_t(out_.events.size() - 1), .span = span};
+        r.copies = repeats ? 2 : 1;
         r.reads = f.info().has(wire::kRead);
         requests_[psn] = r;
         infos_.push_back({psn, f.time, f.payload, f.dma_length, span, repeats ? 1u : 0u, f.opcode});

@@ -26,10 +26,10 @@ public:
 private:
     /// A recent request. The key in requests_ is its first PSN.
     struct Request {
-        uint32_t info = 0;   ///< index in infos_
-        uint32_t event = 0;  ///< event of the newest copy
-        uint32_t span = 1;   ///< number of PSNs; for a READ, the number of its responses
-        uint32_t copies = 1;
+        uint32_t info = 0;    ///< index in infos_
+        uint32_t event = 0;   ///< event of the newest copy
+        uint32_t span = 1;    ///< number of PSNs; for a READ, the number of its responses
+        uint32_t copies = 1;  ///< including a copy that was lost before the place of the capture
         bool reads = false;
     };
     /// The data of a request that make_messages() uses.

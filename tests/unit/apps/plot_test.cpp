@@ -72,6 +72,12 @@ TEST(PlotStream, LossBeforeTheCaptureIsAHoleThatIsFilled) {
     EXPECT_TRUE(std::ranges::any_of(s.events, [](const Event& e) { return e.kind == Kind::missing && wire_psn(e.psn) == 6; }));
 }
 
+TEST(PlotStream, NakBehindARepairBelongsToTheFirstCopy) {
+    const Stream s = requests_of(Frames{write(4), write(5), ack(4)} + writes(7, 20) + Frames{write(6), nak(6), ack(26)});
+    EXPECT_EQ(s.counts.lost, 1u);
+    EXPECT_EQ(s.counts.resent, 1u);
+}
+
 TEST(PlotStream, GoBackNLosesOnePacket) {
     const Stream s = requests_of(writes(5, 6) + Frames{nak(6)} + writes(6, 5) + Frames{ack(10)});
     EXPECT_EQ(s.counts.lost, 1u);
