@@ -82,7 +82,8 @@ step() {
         printf 'ok     %4d s  %s\n' $((SECONDS - start)) "$(tail -n 1 "$log" | grep -E '[0-9]+ passed' || true)"
     else
         printf 'FAILED %4d s  %s\n' $((SECONDS - start)) "$log"
-        grep -E '^(FAIL|\[  FAILED|.*: error:|.*ERROR: )' "$log" | head -n 20 | sed 's/^/    /' || true
+        # The reason of a failed case follows its line.
+        grep -E -A 3 '^(FAIL|\[  FAILED|.*: error:|.*ERROR: )' "$log" | head -n 60 | sed 's/^/    /' || true
         tail -n 25 "$log" | sed 's/^/    | /'
     fi
     return 0
