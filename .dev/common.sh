@@ -83,7 +83,7 @@ step() {
     else
         printf 'FAILED %4d s  %s\n' $((SECONDS - start)) "$log"
         # The reason of a failed case follows its line.
-        grep -E -A 3 '^(FAIL|\[  FAILED|.*: error:|.*ERROR: )' "$log" | head -n 60 | sed 's/^/    /' || true
+        grep -E -A 3 '^(FAIL|\[  FAILED|.*: error:|.*ERROR: )' "$log" | head -n 100 | sed 's/^/    /' || true
         tail -n 25 "$log" | sed 's/^/    | /'
     fi
     return 0

@@ -17,7 +17,7 @@ struct Qp;
     X(credits, "the peer has no receive posted for the next message")                         \
     X(window, "as many packets as engine.max_inflight allows wait for their acknowledgement") \
     X(congestion, "congestion control holds the flow back")                                   \
-    X(loss, "packets are lost, or the peer is silent: they are sent again")                   \
+    X(loss, "packets are sent again: they were lost, or the peer is silent")                  \
     X(reads, "max_rd_atomic READs and atomics are outstanding, or a fence waits for them")    \
     X(memory, "memory that is reached by address has not answered")                           \
     X(peer, "everything that is posted is sent: the answer of the peer is awaited")           \
