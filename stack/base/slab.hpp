@@ -43,7 +43,7 @@ public:
     }
 };
 
-class Slab {
+class alignas(64) Slab {
 public:
     static constexpr size_t kLine = 64;
 #ifdef ROCI_HEAP_BLOCKS

@@ -357,7 +357,7 @@ bool Engine::doorbell_pending() const {
     return impl_->sessions.doorbell_pending() || impl_->inbox_waits() || impl_->ctx.slow->has_done();
 }
 
-std::vector<rings::Sleeper>& Engine::sleepers() { return impl_->ctx.sleepers; }
+LineVector<rings::Sleeper>& Engine::sleepers() { return impl_->ctx.sleepers; }
 
 void Engine::settle_sleepers() {
     impl_->settle_sleepers();

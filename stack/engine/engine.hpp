@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "base/line_memory.hpp"
 #include "cc/controller.hpp"
 #include "engine/command.hpp"
 #include "io/event.hpp"
@@ -43,7 +44,8 @@ struct CounterPlaces {
     std::vector<qp::DeviceCounters*> devices;
 };
 
-class Engine {
+/// Alignment keeps the writes of other threads away from the cache line that each call reads.
+class alignas(64) Engine {
 public:
     /// ports[i] belongs to device i. The ports are not owned and must outlive the engine.
     Engine(const Config& config, qp::Shared& shared, std::span<io::Port* const> ports, const CounterPlaces& counters = {});
@@ -77,7 +79,7 @@ public:
     uint32_t take_wake_mask();
     /// Returns the threads of clients that sleep while they poll a CQ and that must be woken. The caller wakes them after poll()
     /// and clears the list.
-    std::vector<rings::Sleeper>& sleepers();
+    LineVector<rings::Sleeper>& sleepers();
     /// Adds threads to sleepers() that fell asleep while entries were written to their CQs. Called before the lcore yields its
     /// CPU.
     void settle_sleepers();

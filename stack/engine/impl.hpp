@@ -16,7 +16,7 @@
 
 namespace roci::engine {
 
-struct Engine::Impl {
+struct alignas(64) Engine::Impl {
     static constexpr uint32_t kMaxBurst = 256;
     static constexpr uint32_t kCrowd = 64;
     /// Frames that a QP may send per turn while QPs of several users wait.
@@ -24,7 +24,7 @@ struct Engine::Impl {
 
     Config config;
     qp::Shared& shared;
-    std::vector<io::Port*> ports;
+    LineVector<io::Port*> ports;
     qp::Context ctx;
     io::EventRing events;
     Counters own_counters;
@@ -41,7 +41,7 @@ struct Engine::Impl {
     io::FrameCopies copies;
     uint32_t wake_mask = 0;  ///< engines to which frames were handed over
     PrefetchPipeline pipeline;
-    std::vector<qp::Qp*> resting;  ///< QPs that became idle in this round; their clients ring the doorbell from now on
+    LineVector<qp::Qp*> resting;  ///< QPs that became idle in this round; their clients ring the doorbell from now on
     uint32_t rounds_unsettled = 0;
     Nanos shared_until = 0;  ///< end of the time in which rounds are short because several users had turns
     Nanos last_turn = 0;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "abi/rings.hpp"
+#include "base/line_memory.hpp"
 #include "qp/context.hpp"
 #include "rings/doorbell.hpp"
 
@@ -17,10 +18,10 @@ namespace roci::engine {
 struct alignas(64) Session {  // no cache line is shared with another engine
     uint32_t id = 0;
     abi::DoorbellPage* page = nullptr;
-    uint16_t share = 0;              ///< number of the session's share in the run queues
-    uint32_t next_word = 0;          ///< word of the page where the next collection starts
-    std::vector<qp::Qp*> slots;      ///< QPs, indexed by doorbell bit
-    std::vector<qp::Srq*> tag_srqs;  ///< tag matching SRQs, indexed by doorbell bit - abi::kFirstTagSlot
+    uint16_t share = 0;             ///< number of the session's share in the run queues
+    uint32_t next_word = 0;         ///< word of the page where the next collection starts
+    LineVector<qp::Qp*> slots;      ///< QPs, indexed by doorbell bit
+    LineVector<qp::Srq*> tag_srqs;  ///< tag matching SRQs, indexed by doorbell bit - abi::kFirstTagSlot
 };
 
 class Sessions {
@@ -71,7 +72,7 @@ private:
     struct alignas(64) User {
         uint32_t uid = 0;
         uint16_t number = 0;  ///< number of the user in the run queues
-        std::vector<Session*> sessions;
+        LineVector<Session*> sessions;
         uint32_t next = 0;  ///< the session whose turn is next
     };
 
@@ -92,7 +93,7 @@ private:
     }
 
     std::map<uint32_t, std::unique_ptr<Session>> all_;  ///< all sessions by ID
-    std::vector<std::unique_ptr<User>> users_;          ///< users that have sessions
+    LineVector<std::unique_ptr<User>> users_;           ///< users that have sessions
     std::vector<bool> shares_{true}, numbers_{true};    ///< numbers that are in use; 0 is for QPs without a session
     uint32_t next_user_ = 0;
 };

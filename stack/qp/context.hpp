@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "base/line_memory.hpp"
 #include "base/timer_wheel.hpp"
 #include "io/event.hpp"
 #include "mem/memory_region.hpp"
@@ -43,17 +44,17 @@ struct Context {
     qp::Shared* shared = nullptr;
     io::EventRing* events = nullptr;
     std::vector<Outbox> outbox;                ///< by port; frames to be sent
-    std::vector<DeviceCounters*> devices;      ///< by port; this engine's counters of the device
+    LineVector<DeviceCounters*> devices;       ///< by port; this engine's counters of the device
     std::array<PortTally, kMaxPorts> tallies;  ///< by port
     TimerWheel wheel;
-    rings::Completions completions;        ///< completions of this poll that are not written out yet
-    uint64_t copies = 0;                   ///< QPs of this rocid that were attached to the groups of sent multicast packets
-    std::vector<rings::Cq*> dirty;         ///< CQs with entries for which notify() has not succeeded yet
-    std::vector<rings::Cq*> unsettled;     ///< CQs that got entries since the last settle_sleepers()
-    std::vector<rings::Sleeper> sleepers;  ///< threads to be woken after this poll
-    std::deque<io::Event> late_events;     ///< events for which the event ring was full
-    RunQueue<&Qp::asking> requesters;      ///< QPs whose requester has work
-    RunQueue<&Qp::answering> responders;   ///< QPs whose responder has responses to send
+    rings::Completions completions;       ///< completions of this poll that are not written out yet
+    uint64_t copies = 0;                  ///< QPs of this rocid that were attached to the groups of sent multicast packets
+    LineVector<rings::Cq*> dirty;         ///< CQs with entries for which notify() has not succeeded yet
+    LineVector<rings::Cq*> unsettled;     ///< CQs that got entries since the last settle_sleepers()
+    LineVector<rings::Sleeper> sleepers;  ///< threads to be woken after this poll
+    std::deque<io::Event> late_events;    ///< events for which the event ring was full
+    RunQueue<&Qp::asking> requesters;     ///< QPs whose requester has work
+    RunQueue<&Qp::answering> responders;  ///< QPs whose responder has responses to send
     std::unique_ptr<SlowMemory> slow;
     std::unique_ptr<ReorderPool> reorder;  ///< nullptr: the engine keeps no frames that arrive out of order
     std::map<uint32_t, Slab> records;      ///< by block size; memory of the work requests that are fetched and not completed

@@ -9,8 +9,8 @@
 #include <cstdint>
 #include <memory>
 #include <utility>
-#include <vector>
 
+#include "base/line_memory.hpp"
 #include "qp/state.hpp"
 #include "qp/user_rate.hpp"
 
@@ -221,10 +221,10 @@ private:
         if (s.user->listed()) active_.remove(*s.user);
     }
 
-    std::vector<std::unique_ptr<Session>> sessions_;  ///< indexed by share
-    std::vector<std::unique_ptr<User>> users_;        ///< by user; never removed, because numbers are used again
-    Rotation<User> active_;                           ///< users that have QPs on the list and are not parked
-    std::vector<User*> parked_;
+    LineVector<std::unique_ptr<Session>> sessions_;  ///< indexed by share
+    LineVector<std::unique_ptr<User>> users_;        ///< by user; never removed, because numbers are used again
+    Rotation<User> active_;                          ///< users that have QPs on the list and are not parked
+    LineVector<User*> parked_;
     bool limits_ = false;
     Session* served_ = nullptr;  ///< session whose turn is in progress
     Qp* turn_of_ = nullptr;      ///< QP whose turn is in progress or was the last one

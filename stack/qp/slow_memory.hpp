@@ -8,6 +8,7 @@
 
 #include <span>
 
+#include "base/line_memory.hpp"
 #include "base/slab.hpp"
 #include "mem/slow_memory.hpp"
 #include "qp/state.hpp"
@@ -92,7 +93,7 @@ public:
 private:
     static bool is_frame(const SlowJob& job) { return job.role == SlowRole::request || job.role == SlowRole::response; }
     Slab frames_, stages_, states_;
-    std::vector<mem::SlowLane*> lanes_;  ///< lanes with requests in progress
+    LineVector<mem::SlowLane*> lanes_;  ///< lanes with requests in progress
     std::array<uint32_t, mem::SlowWorker::kMost> behind_{};
 };
 

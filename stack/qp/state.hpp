@@ -7,9 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <new>
-#include <vector>
 
+#include "base/line_memory.hpp"
 #include "base/timer_wheel.hpp"
 #include "cc/controller.hpp"
 #include "qp/deadlines.hpp"
@@ -65,17 +64,13 @@ struct alignas(64) Srq {
 class RecvSges {
 public:
     void make_room(uint32_t count) {
-        if (count > 1) more_.reset(new (kLine) abi::Sge[(count + 3) / 4 * 4]);
+        if (count > 1) more_ = make_line_array<abi::Sge>(count);
     }
     abi::Sge* get() { return more_ ? more_.get() : &one_; }
 
 private:
-    static constexpr std::align_val_t kLine{64};
-    struct Free {
-        void operator()(abi::Sge* p) const noexcept { operator delete[](p, kLine); }
-    };
     abi::Sge one_{};
-    std::unique_ptr<abi::Sge[], Free> more_;
+    LineArray<abi::Sge> more_;
 };
 
 /// A copy of a receive WQE that was taken from the RQ or SRQ.
@@ -116,10 +111,10 @@ struct AtomicResult {
 /// READs and atomics to be answered, in PSN order. The ring has slots for max_dest_rd_atomic new jobs and the same number of
 /// replays.
 struct JobRing {
-    std::unique_ptr<ResponderJob[]> slots;
+    LineArray<ResponderJob> slots;
     uint16_t size = 0, head = 0, count = 0;
     void resize(uint32_t n) {
-        slots = std::make_unique<ResponderJob[]>(n);
+        slots = make_line_array<ResponderJob>(n);
         size = uint16_t(n);
         head = count = 0;
     }
@@ -139,10 +134,10 @@ struct JobRing {
 };
 /// The results of the last atomics, in a ring.
 struct AtomicResults {
-    std::unique_ptr<AtomicResult[]> slots;
+    LineArray<AtomicResult> slots;
     uint32_t size = 0, next = 0;
     void resize(uint32_t n) {
-        slots = n != 0 ? std::make_unique<AtomicResult[]>(n) : nullptr;
+        slots = n != 0 ? make_line_array<AtomicResult>(n) : nullptr;
         size = n;
         next = 0;
     }

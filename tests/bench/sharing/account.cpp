@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "cores.hpp"
+#include "heap.hpp"
 
 namespace roci::sharing {
 namespace {
@@ -108,6 +109,10 @@ std::string Account::describe(uintptr_t at, const Line& line) const {
 std::vector<std::string> Account::faults(std::span<const Limit> limits) const {
     std::vector<std::string> found;
     for (const auto& [at, line] : lines_.all()) {
+        for (uint32_t e = 0; e < engines_; ++e)
+            if (line.written_by[e] != nullptr && may_share_its_line(reinterpret_cast<const void*>(at)) &&
+                structure_of(at) == kUnnamed)
+                found.push_back("an engine writes an object without a line of its own: " + source_of(line.written_by[e]));
         if (line.moves.all() == 0) continue;
         if (line.moves.falsely != 0) found.push_back("falsely shared line: " + describe(at, line));
         if (between_engines(line) != 0) found.push_back("line between engines: " + describe(at, line));

@@ -53,7 +53,10 @@ Lines::Cost Lines::access(uint32_t core, uintptr_t at, uint64_t bytes, Access ki
     line.holders = writes ? me : line.holders | me;
     if (writes) line.writer = uint8_t(core);
     if (kind == Access::read) line.stay[core].touched.read |= bytes, line.ever[core].read |= bytes;
-    if (kind == Access::write) line.stay[core].touched.written |= bytes, line.ever[core].written |= bytes;
+    if (kind == Access::write) {
+        line.stay[core].touched.written |= bytes, line.ever[core].written |= bytes;
+        line.written_by[core] = where;
+    }
     return cost;
 }
 
@@ -61,6 +64,7 @@ void Lines::restart() {
     for (auto& [at, line] : lines_) {
         line.moves = {};
         line.between = {};
+        line.written_by = {};
         for (Line::Stay& s : line.stay) s.moved = false;
     }
 }

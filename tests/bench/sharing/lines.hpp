@@ -48,6 +48,7 @@ struct Line {
     std::array<Stay, kCores> stay;
     std::array<Bytes, kCores> ever;
     std::array<const void*, kCores> where{};                     ///< the code that last moved the line to this core
+    std::array<const void*, kCores> written_by{};                ///< the code of the last write while moves were counted
     std::array<std::array<uint32_t, kCores>, kCores> between{};  ///< moves by core, [to][from]
     Moves moves;
 };

@@ -1,8 +1,8 @@
 // Counts the cache lines that move between engines and programs per message, by data structure (account.hpp).
 //   sharing            prints a table
 //   sharing --json     prints figures for `./dev bench`
-// The exit status is 1 if the model fails its own test, a message fails, or a line moves that must not move or moves too
-// often.
+// The exit status is 1 if the model fails its own test, a message fails, a line moves that must not move or moves too often, or
+// an engine writes an object that may share a line with another object (heap.hpp).
 #include <cstdio>
 #include <exception>
 #include <string_view>

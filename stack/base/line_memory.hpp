@@ -1,0 +1,54 @@
+// Vectors and arrays whose elements share no cache line with any other object. An engine uses them for what it reads or writes
+// per message or per round: the heap could place a plain vector or array next to an object that another thread writes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <new>
+#include <type_traits>
+#include <vector>
+
+namespace roci {
+
+/// Allocates whole cache lines.
+template <class T>
+struct LineAllocator {
+    using value_type = T;
+    static constexpr size_t kLine = 64;
+    static_assert(alignof(T) <= kLine);
+
+    LineAllocator() = default;
+    template <class U>
+    LineAllocator(const LineAllocator<U>&) noexcept {}
+
+    T* allocate(size_t n) {
+        if (n > (SIZE_MAX - kLine) / sizeof(T)) throw std::bad_array_new_length();
+        const size_t lines = (n * sizeof(T) + kLine - 1) / kLine;
+        return static_cast<T*>(operator new (lines* kLine, std::align_val_t{kLine}));
+    }
+    void deallocate(T* p, size_t) noexcept { operator delete (p, std::align_val_t{kLine}); }
+    friend bool operator==(const LineAllocator&, const LineAllocator&) { return true; }
+};
+
+template <class T>
+using LineVector = std::vector<T, LineAllocator<T>>;
+
+/// Owns an array of fixed size, as a pointer without a size.
+template <class T>
+struct FreeLines {
+    static_assert(std::is_trivially_destructible_v<T>);
+    void operator()(T* p) const noexcept { LineAllocator<T>().deallocate(p, 0); }
+};
+template <class T>
+using LineArray = std::unique_ptr<T[], FreeLines<T>>;
+
+/// Returns an array of `n` value-initialised elements.
+template <class T>
+LineArray<T> make_line_array(size_t n) {
+    T* p = LineAllocator<T>().allocate(n);
+    std::uninitialized_value_construct_n(p, n);
+    return LineArray<T>(p);
+}
+
+}  // namespace roci
