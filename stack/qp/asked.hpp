@@ -1,7 +1,7 @@
-// PSNs that were requested or sent again, in the order of sending. A requester keeps one list for missing responses
-// (missing.cpp) and one for requests that the peer lacks (loss_reports.cpp). A peer may answer repeated requests in the order
-// of their arrival or in the order of their PSNs. Therefore a response with a higher PSN does not show that an earlier answer
-// is lost. Only a response to a request that was sent later shows the loss.
+// A list of the PSNs that a requester has requested or sent a second time, in the order of sending. A requester has one list
+// for missing responses (missing.cpp) and one list for requests that the peer has not received (loss_reports.cpp). A peer may
+// answer repeated requests in the order of their arrival or in the order of their PSNs. Therefore a response with a higher PSN
+// does not prove that an earlier response was lost. Only a response to a request that was sent later proves the loss.
 #pragma once
 
 #include <algorithm>
@@ -25,30 +25,32 @@ public:
     bool full() const { return count_ == kMost; }
     uint32_t count() const { return count_; }
     void clear() { count_ = 0; }
-    /// Records that the PSNs of `hole` are requested again now. `next` is the PSN of the next new request. full() must be false.
+    /// Records that the PSNs of `hole` are requested or sent again now. `next` is the PSN of the next new request. full() must
+    /// be false.
     void add(const Hole& hole, Psn next, Nanos now) { add(Part{.hole = hole, .next = next, .at = uint32_t(now)}); }
-    /// Like add(), but some of these PSNs may have arrived already, or earlier answers to them may still arrive.
+    /// Like add(). Some packets with these PSNs may have arrived already, or answers to an earlier request may still arrive.
     void add_again(const Hole& hole, Psn next, Nanos now) {
         add(Part{.hole = hole, .next = next, .at = uint32_t(now), .again = true});
     }
     bool covers(Psn psn) const;
-    /// Like add() for one PSN. If the last entry ends before `psn` and has the same `next` and time, extends that entry.
+    /// Adds one PSN. If the last entry ends directly before `psn` and has the same `next` and the same time, extends the last
+    /// entry instead. full() must be false.
     void add_next(Psn psn, Psn next, Nanos now);
-    /// Returns the first part of `hole` that was not requested again. If all PSNs of `hole` were, the result has length 0, and
-    /// its `first` is one past `hole`.
+    /// Returns the first part of `hole` that is not in the list. If all PSNs of `hole` are in the list, the result has length
+    /// 0, and its `first` is one past the end of `hole`.
     Hole uncovered(Hole hole) const;
-    /// Removes the requests whose PSNs are all before `acked`.
+    /// Removes the entries whose PSNs are all before `acked`.
     void advance(Psn acked);
-    /// Called when a response or ACK with this PSN arrives. Removes the PSNs up to `psn` from the request that the packet
-    /// answers, and removes the requests whose answers the packet shows to be lost. A packet does not answer a request that was
-    /// sent less than `least` ns ago. Returns true if anything was removed.
+    /// Called when a response or ACK with this PSN arrives. Removes the PSNs up to `psn` from the entry that the packet
+    /// answers. Also removes each entry whose answer must be lost, because the packet answers a later request. A packet cannot
+    /// answer an entry that was sent less than `least` ns ago. Returns true if the list has changed.
     bool answered(Psn psn, Nanos now, Nanos least);
 
-    /// Called for a report about packets that were sent again. `arrived(psn)` returns true if the receiver has the packet.
-    /// `newest` is the newest PSN that the receiver has. Removes each entry that has arrived completely, and each entry that is
+    /// Called when a loss report arrives. `arrived(psn)` returns true if the receiver has the packet. `newest` is the newest
+    /// PSN that the receiver has. Removes each entry whose packets have all arrived. Also removes each entry that counts as
     /// lost again, because more than `places` packets that were sent later have arrived. Ignores entries that were sent less
-    /// than `least` ns ago, because the report does not consider them yet. Returns the time when the newest completely arrived
-    /// entry was sent, or 0.
+    /// than `least` ns ago, because the report cannot include them yet. Returns the time when the newest removed entry with all
+    /// packets arrived was sent, or 0.
     template <class Arrived>
     uint32_t reported(Arrived&& arrived, Psn newest, uint32_t places, Nanos now, Nanos least) {
         uint32_t later = 0, sent_at = 0;
@@ -76,7 +78,7 @@ private:
         Psn next;
         uint32_t at = 0;
         bool again = false;
-        uint32_t overtaken = 0;  ///< number of packets that were sent again later, have arrived and have no entry any more
+        uint32_t overtaken = 0;  ///< number of packets that were sent again later, arrived, and have no entry any more
     };
     void add(const Part& part);
     void remove(uint32_t i);

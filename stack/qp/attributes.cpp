@@ -5,7 +5,7 @@
 namespace roci::qp {
 namespace {
 
-/// The attributes of one transition for one service. IBV_QP_STATE is permitted in every transition and is not listed.
+/// The attributes of one transition for one QP type. IBV_QP_STATE is permitted in every transition and is not listed.
 struct Transition {
     State current, next;
     uint32_t required, optional;

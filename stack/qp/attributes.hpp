@@ -1,5 +1,5 @@
-// The required and optional attributes of ibv_modify_qp as data: the state machine of IBA 10.3.1 and the table of 11.2.5.3 ("QP
-// state transition properties").
+// Checks the state transitions and attributes of ibv_modify_qp. attributes.cpp contains the state machine of IBA 10.3.1 and the
+// required and optional attributes of IBA 11.2.5.3 ("QP state transition properties") as tables.
 #pragma once
 
 #include <cstdint>
@@ -37,19 +37,19 @@ enum AttrMask : uint32_t {
 
 /// Returns "RC", "UD", and so on; "?" for an unknown type.
 const char* type_name(Type type);
-/// Returns "RESET", "INIT", and so on.
+/// Returns "RESET", "INIT", and so on; "?" for an unknown state.
 const char* state_name(State state);
 /// Returns the name of one AttrMask bit as programs write it, such as "IBV_QP_AV".
 const char* attribute_name(uint32_t bit);
 
-/// Returns the attributes that are ignored for this type. Programs that treat XRC like RC set attributes that an XRC initiator or
-/// target does not use. The kernel ignores the same attributes for all devices.
+/// Returns the attributes that modify_qp ignores for this type. Programs that treat XRC like RC set attributes that an XRC
+/// initiator or target does not use. The Linux kernel ignores the same attributes for all devices.
 uint32_t ignored_attributes(Type type);
 
 /// Decides whether a QP of `type` in state `current` may execute the change with exactly these attributes. Only the QP's engine
-/// calls this function, because only the engine knows the current state.
+/// calls this function, because only the engine has the current state.
 Decision check_step(Type type, State current, const Change& change);
-/// Explains a refusal in one sentence to the author of the program.
+/// Returns a text for the author of the program that explains why the change was refused.
 std::string explain(Type type, const Decision& step);
 
 }  // namespace roci::qp

@@ -19,7 +19,7 @@ void go_on(Context& ctx, Qp& qp) {
     if (qp.has_work || qp.sqd_pending) activate(ctx, qp);
 }
 
-/// Reports acknowledged packets to the congestion controller.
+/// Reports `packets` acknowledged packets, with a measured round trip if there is one, to the congestion controller.
 void adapt(Context& ctx, Qp& qp, uint32_t packets) {
     Requester& rq = qp.requester;
     const uint32_t sample = qp.send_times.take(rq.window.acked(), ctx.now);
@@ -29,7 +29,8 @@ void adapt(Context& ctx, Qp& qp, uint32_t packets) {
                {ctx.now, packets, before, sample, times.smoothed(), times.shortest()});
 }
 
-/// Called when PSNs from `before` on were acknowledged. Resets the retries, restarts the timer and continues sending.
+/// Called when the PSNs from `before` to acked() were acknowledged. Updates the repair and the congestion controller, resets
+/// the retries, restarts the timers and activates the requester.
 void progressed(Context& ctx, Qp& qp, Psn before) {
     Requester& rq = qp.requester;
     observe_repair(ctx, qp);
@@ -58,13 +59,13 @@ void retire_local(Context& ctx, Qp& qp) {
 
 namespace {
 
-/// Moves the cursor past acknowledged packets. After a roll-back, packets may be acknowledged before they are sent again. They
-/// are then not sent again.
+/// Moves the cursor past acknowledged packets. After a roll-back, a packet may be acknowledged before it is sent again. Such a
+/// packet is not sent again.
 void skip_acknowledged(Requester& rq, bool overtaken) {
     if (overtaken || rq.queue.behind()) rq.queue.rewind(rq.window.acked());
 }
 
-/// Called when the response of the oldest record, or a packet of that response, was executed.
+/// Called when a response packet of the oldest record was executed. `final` is true for the last packet of the response.
 void responded(Context& ctx, Qp& qp, Psn psn, bool final) {
     Requester& rq = qp.requester;
     const bool overtaken = rq.window.acknowledge(1);
@@ -77,8 +78,8 @@ void responded(Context& ctx, Qp& qp, Psn psn, bool final) {
 
 enum class Acked : uint8_t { all, response_missing, failed };
 
-/// Acknowledges all packets before `end`. Stops at a READ or atomic without a response. A later packet was acknowledged, so that
-/// response is lost (IBA 9.7.5.1.4, implied NAK).
+/// Acknowledges all packets before `end`. Stops at a READ or atomic whose response has not arrived. This response is lost,
+/// because the peer has acknowledged a later packet (IBA 9.7.5.1.4, implied NAK).
 Acked acknowledge(Context& ctx, Qp& qp, Psn end) {
     Requester& rq = qp.requester;
     uint32_t span = psn_span(rq.window.acked(), end);
@@ -110,7 +111,7 @@ Acked acknowledge(Context& ctx, Qp& qp, Psn end) {
 
 /// Restarts the timers after a response other than the expected one. The response shows that the peer still processes earlier
 /// requests, so a repeated request waits at the peer. Without the restart, the retries could be exhausted while a slow peer
-/// answers a large READ, although the timers must only detect a silent peer.
+/// answers a large READ. The timers must only detect a silent peer.
 void still_answered(Context& ctx, Qp& qp) {
     if (qp.requester.deadlines.pending(Deadline::ack)) restart_ack_timer(ctx, qp);
 }
@@ -179,12 +180,12 @@ void receive_nak(Context& ctx, Qp& qp, const wire::Packet& p, bool kept) {
             note(ctx, qp, Happening::seq_nak_received, p.psn);
         }
         // If a response before the PSN of the NAK is missing, the NAK is kept until that response has arrived. If the peer
-        // keeps packets, the request that the NAK names is sent again now.
+        // keeps packets, the request that the NAK reports as missing is sent again now.
         if (result == Acked::response_missing) {
             response_missing(ctx, qp, p);
             return later_request_lost(ctx, qp, p.psn);
         }
-        if (!rq.window.awaits_answer()) return;  // the NAK is repeated; the requester has already gone back
+        if (!rq.window.awaits_answer()) return;  // a repeated NAK; the requester has already gone back
         return request_lost(ctx, qp);
     }
     if (result == Acked::response_missing) return implied_nak(ctx, qp);
@@ -208,8 +209,8 @@ void receive_rnr_nak(Context& ctx, Qp& qp, const wire::Packet& p) {
     update_timer(ctx, qp);
 }
 
-/// Acknowledges all packets before the response's PSN. Returns the oldest record if the response belongs to it, or nullptr if the
-/// response is not expected or the QP has failed.
+/// Acknowledges all packets before the response's PSN. If the response belongs to the oldest record, returns this record.
+/// Returns nullptr if the response is not expected or the QP has failed.
 [[gnu::always_inline]] inline SendRecord* awaited_record(Context& ctx, Qp& qp, const wire::Packet& p) {
     Requester& rq = qp.requester;
     const Psn before = rq.window.acked();
@@ -232,8 +233,9 @@ SgeList sges_of(const Context& ctx, const Qp& qp, const SendRecord& r) {
     return {ctx, qp.spec.pd, {reinterpret_cast<const abi::Sge*>(&w + 1), w.num_sge}};
 }
 
-/// Handles a response that needs slow memory. If the response waits, the timer restarts, because the peer is not silent. If the
-/// response could not be kept, the timer expires and the QP requests the response again.
+/// Handles a response that needs slow memory. If the memory cannot be written, the QP fails. If the response waits, the timer
+/// restarts, because the peer is not silent. If the response could not be kept, the timer expires and the QP requests the
+/// response again.
 void response_waits(Context& ctx, Qp& qp, Placing placing) {
     if (placing == Placing::refused) return fail_send(ctx, qp, WcStatus::loc_prot_err);
     if (placing == Placing::waits) restart_ack_timer(ctx, qp);
@@ -310,7 +312,8 @@ void execute_response(Context& ctx, Qp& qp, const wire::Packet& p, bool kept) {
         count(ctx, qp, &EventCounters::dropped);
         return;
     }
-    // A response may only carry a PSN that was sent and is not acknowledged (C9-157). Any other response or NAK is not executed.
+    // A response may only carry a PSN that was sent and is not acknowledged (C9-157). Any other response or NAK is not
+    // executed. Such a packet may still show that the peer is alive, or carry new credits.
     if (!rq.window.may_answer(p.psn)) {
         count(ctx, qp, &EventCounters::duplicates);
         if (qp.reorder != nullptr) note_repeated(ctx, qp.reorder->responses, p.psn);

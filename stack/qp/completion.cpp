@@ -1,5 +1,5 @@
-// Completions, events and errors. Every work request completes exactly once, in order. In ERR, all requests in the QP's own
-// queues are flushed (IBA 10.3.1.7, 11.6.2).
+// Completions, events and errors. The work requests of a queue complete in order, and each completes once. In ERR, all requests
+// in the QP's own queues are flushed (IBA 10.3.1.7, 11.6.2).
 #include "qp/receive_source.hpp"
 #include "qp/reorder.hpp"
 #include "wire/ip_checksum.hpp"
@@ -12,18 +12,19 @@ using abi::WcStatus;
 /// Time after which a store of the client is certainly visible to the engine, ns. A store leaves its core within microseconds.
 constexpr Nanos kLateReceives = 1'000'000;
 
-/// Values of the completion's service level field. Ethernet has no service level. As NICs do, rocid reports in this field whether
-/// the 40 bytes before a datagram contain an IPv4 or IPv6 header. UCX reads the field.
+/// Values of the completion's service level field. Ethernet has no service level. Like RoCE NICs, rocid reports in this field
+/// whether the 40 bytes before a datagram contain an IPv4 or IPv6 header. UCX reads the field.
 constexpr uint8_t kSlIpv6 = 1, kSlIpv4 = 2;
 
-/// Sends an event. First writes out the completions, so that the reader of the event finds them.
+/// Sends an event. If the event ring is full, stores the event for later. First writes all completions to the CQs, so that a
+/// program that receives the event finds the completions.
 void send_event(Context& ctx, const io::Event& e) {
     ctx.completions.write_out();
     if (!ctx.late_events.empty() || !ctx.events->push(e)) ctx.late_events.push_back(e);
 }
 
-/// Adds an entry to a CQ. Returns true if the entry was discarded, because it overran the CQ or because an earlier entry did: a
-/// CQ remains in error after an overrun (IBA 11.6.3.2).
+/// Adds an entry to a CQ. Returns true if the entry was discarded, because the CQ is full or has overrun before. A CQ remains
+/// in error after an overrun (IBA 11.6.3.2). The first overrun raises CQ_ERR.
 bool discarded(Context& ctx, rings::Cq& cq, abi::Cqe& e, bool solicited) {
     e.timestamp = ctx.now;
     const bool was_dead = cq.dead.load(std::memory_order_relaxed);
@@ -49,7 +50,7 @@ void wake_sleeper(Context& ctx, rings::Cq& cq) {
 void push(Context& ctx, Qp& qp, rings::Cq* cq, abi::Cqe& e, bool solicited) {
     if (cq == nullptr) return;
     e.qpn = qp.spec.qpn.value;
-    // Every QP that loses a completion is in error, not only the one whose entry overran the CQ.
+    // Every QP that loses a completion enters ERR, not only the QP whose entry has overrun the CQ.
     if (!discarded(ctx, *cq, e, solicited) || qp.state == State::err) return;
     note(ctx, qp, Happening::overrun, {}, 0, abi::Reason::cq_overrun);
     raise(ctx, qp, abi::AsyncEvent::qp_fatal);
@@ -59,7 +60,7 @@ void push(Context& ctx, Qp& qp, rings::Cq* cq, abi::Cqe& e, bool solicited) {
 /// Limit of flushed work requests per queue and call, because other QPs wait meanwhile.
 constexpr uint32_t kFlushed = 64;
 
-/// Flushes posted work requests up to the limit. Afterwards no packet is outstanding.
+/// Flushes at most kFlushed posted work requests. Afterwards no packet is outstanding.
 void flush_send(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
     for (uint32_t n = 0; n < kFlushed; ++n) {
@@ -94,7 +95,7 @@ void count_error(Context& ctx, Qp& qp, WcStatus status, uint64_t DeviceCounters:
     if (status == WcStatus::wr_flush_err) bump(ctx.device(qp).*flushed);
 }
 
-/// Returns the counter of the device for failed requests of this status.
+/// Returns the device counter of the requests that failed with this status.
 uint64_t DeviceCounters::*failure(WcStatus status) {
     using D = DeviceCounters;
     struct Row {

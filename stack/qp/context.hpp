@@ -1,4 +1,5 @@
-// The parts of an engine that the roles of a QP use: the time, the tables, the outboxes and the run queues.
+// The state of an engine that the functions of a QP use, for example the time, the shared tables, the transmit queues and the
+// run queues.
 #pragma once
 
 #include <array>
@@ -21,11 +22,11 @@
 
 namespace roci::qp {
 
-/// What a message does at the responder.
+/// The kinds of messages that a responder executes.
 enum class Executed : uint8_t { send, write, read, atomic, count_ };
 
-/// Counts of a port that change with each message. Only the engine reads them. The engine publishes them in DeviceCounters
-/// (Engine::Impl::publish).
+/// Counts of a port that change with each frame or message. Only the engine accesses this object. Engine::Impl::publish copies
+/// the counts to DeviceCounters.
 struct alignas(64) PortTally {
     uint64_t rx_frames = 0, rx_octets = 0;
     uint64_t tx_messages = 0;
@@ -47,16 +48,16 @@ struct Context {
     LineVector<DeviceCounters*> devices;       ///< by port; this engine's counters of the device
     std::array<PortTally, kMaxPorts> tallies;  ///< by port
     TimerWheel wheel;
-    rings::Completions completions;       ///< completions of this poll that are not written out yet
-    uint64_t copies = 0;                  ///< QPs of this rocid that were attached to the groups of sent multicast packets
-    LineVector<rings::Cq*> dirty;         ///< CQs with entries for which notify() has not succeeded yet
+    rings::Completions completions;       ///< completions of this round that are not in the CQs yet
+    uint64_t copies = 0;                  ///< number of copies of sent multicast packets for QPs of this rocid
+    LineVector<rings::Cq*> dirty;         ///< CQs with new entries for which rings::notify() has not succeeded
     LineVector<rings::Cq*> unsettled;     ///< CQs that got entries since the last settle_sleepers()
-    LineVector<rings::Sleeper> sleepers;  ///< threads to be woken after this poll
+    LineVector<rings::Sleeper> sleepers;  ///< sleeping threads of clients, to be woken after this round
     std::deque<io::Event> late_events;    ///< events for which the event ring was full
     RunQueue<&Qp::asking> requesters;     ///< QPs whose requester has work
     RunQueue<&Qp::answering> responders;  ///< QPs whose responder has responses to send
     std::unique_ptr<SlowMemory> slow;
-    std::unique_ptr<ReorderPool> reorder;  ///< nullptr: the engine keeps no frames that arrive out of order
+    std::unique_ptr<ReorderPool> reorder;  ///< nullptr: the engine discards frames that arrive out of order
     std::map<uint32_t, Slab> records;      ///< by block size; memory of the work requests that are fetched and not completed
 
     Outbox& out(const Qp& qp) { return outbox[qp.spec.port]; }
@@ -64,20 +65,21 @@ struct Context {
     PortTally& tally(const Qp& qp) { return tallies[qp.spec.port]; }
 };
 
-/// Completes a frame that no QP's counters contain: a CNP, a loss report, or a frame of the conductor (engine/gsi.cpp). Adds
-/// the frame's bytes to the port's tx_octets at once. The bytes of all other frames are added at the end of the QP's turn.
+/// Passes a built frame to the outbox. Called for a frame that is not in the counters of a QP: a CNP, a loss report, or a frame
+/// of the conductor (engine/gsi.cpp). Adds the frame's bytes to the port's tx_octets at once. The bytes of all other frames are
+/// added at the end of the QP's turn.
 inline void commit_alone(Context& ctx, uint32_t port, uint8_t* start, uint32_t bytes, uint8_t checksum_offset, uint32_t sender) {
     ctx.outbox[port].commit(start, bytes, checksum_offset, sender);
     bump(ctx.tallies[port].tx_octets, bytes);
 }
 
-/// Counts a message that the responder has executed, for the QP and its port.
+/// Counts a message that the responder has executed, in the counters of the QP and of its port.
 inline void count_executed(Context& ctx, Qp& qp, Executed kind) {
     bump(qp.counters.events.rx_messages);
     bump(ctx.tally(qp).executed[size_t(kind)]);
 }
-/// Counts an unusual event, for the QP and its device. Not inline, because the many calls would lengthen the code of the hot
-/// path.
+/// Increments a counter of rare events in the QP and in its device. Not inline, because the many calls would lengthen the code
+/// of the hot path.
 [[gnu::cold, gnu::noinline]] inline void count(Context& ctx, Qp& qp, uint64_t EventCounters::*counter) {
     bump(qp.counters.events.*counter);
     bump(ctx.device(qp).*counter);
@@ -87,8 +89,8 @@ inline void count_executed(Context& ctx, Qp& qp, Executed kind) {
     bump(ctx.device(qp), fault);
 }
 
-/// Puts the QP on the list of requesters without a change of `has_work`, for example to send posted requests, to flush its
-/// queues or to report SQ_DRAINED.
+/// Adds the QP to the run queue of requesters and does not change `has_work`. Called, for example, to send posted requests, to
+/// flush the queues of the QP or to report SQ_DRAINED.
 inline void activate(Context& ctx, Qp& qp) { ctx.requesters.add(qp); }
 /// Like activate(), for a requester that has new work.
 inline void activate_requester(Context& ctx, Qp& qp) {
@@ -101,28 +103,28 @@ inline void deactivate(Context& ctx, Qp& qp) {
     ctx.responders.remove(qp);
 }
 
-/// Sets the QP's timer to the earliest of its deadlines. If a deadline moves to a later time, the timer is not changed; it fires
-/// early and is armed again.
+/// Sets the QP's timer to the earliest of its deadlines. If the earliest deadline has moved to a later time, the timer stays
+/// unchanged. The timer then fires early and is armed again.
 inline void update_timer(Context& ctx, Qp& qp) {
-    if (qp.state == State::err) return;  // in ERR, the timer serves the flush of late receives (enter_error)
+    if (qp.state == State::err) return;  // in ERR, enter_error() uses the timer to flush late receives
     const Nanos due = qp.requester.deadlines.earliest();
     if (due == kNever || (qp.timer.armed() && qp.timer.deadline <= due)) return;
     ctx.wheel.arm(qp.timer, due);
 }
 
-/// Reads or writes the memory of a list of SGEs as if it were contiguous.
+/// Reads or writes the memory of a list of SGEs as if the memory were contiguous.
 class SgeList {
 public:
     SgeList(const Context& ctx, uint32_t pd, std::span<const abi::Sge> sges) : keys_(ctx.shared->keys), pd_(pd), sges_(sges) {}
     /// Copies `length` bytes from position `offset` of the list. Returns false if a key, right or range is wrong (local
     /// protection error), or if the memory cannot be read directly.
     bool gather(uint64_t offset, uint8_t* out, uint32_t length) const;
-    /// Returns the address of the bytes. The result is empty if the bytes are not within one SGE and one single-segment region,
-    /// or if gather() would refuse them.
+    /// Returns the location of the bytes in rocid's mapping. The result is empty if the bytes are not within one SGE and one
+    /// region of a single segment. The result is also empty if gather() would return false.
     mem::InPlace in_place(uint64_t offset, uint32_t length) const;
     bool scatter(uint64_t offset, const uint8_t* in, uint32_t length) const;
-    /// Adds the bytes of [offset, offset + length) to a request for slow memory. Returns false if a key, right or range is
-    /// wrong, or if mem::add() returns false.
+    /// Adds the range [offset, offset + length) of the list to a request for slow memory (mem/slow_memory.hpp). Returns false
+    /// if a key, right or range is wrong, or if mem::add() returns false.
     bool describe(uint64_t offset, uint32_t length, uint32_t needed, std::byte* bytes, mem::SlowRequest& request) const;
 
 private:

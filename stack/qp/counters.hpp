@@ -1,5 +1,6 @@
-// Counters of QPs and devices. The tables below define the storage, the names in `roci status` and `roci stat`, the files of the
-// sysfs view, and docs/counters.md. Only the engine writes its counters. Any thread may read them with relaxed loads.
+// Counters of QPs and devices. The tables below define the storage, the names in `roci status` and `roci stat`, the files in
+// the sysfs view of `roci run`, and docs/counters.md. Only one engine writes each counter. Any thread may read the counters
+// with relaxed loads.
 #pragma once
 
 #include <array>

@@ -12,7 +12,7 @@ namespace roci::qp {
 enum class Deadline : uint8_t {
     ack,     ///< local ACK timeout (IBA 9.7.6.1.3)
     rnr,     ///< end of the wait after an RNR NAK
-    probe,   ///< no progress for a few round trips: send a probe
+    probe,   ///< end of the wait for progress, a few round trips; then a probe is sent
     pacing,  ///< time until which the congestion controller delays requests
     count_,
 };

@@ -28,7 +28,8 @@ WcStatus measure(const Qp& qp, const abi::SendWqe& w, uint64_t& length) {
     return length <= kMaxMessage ? WcStatus::success : WcStatus::loc_len_err;
 }
 
-/// Checks rules that depend on the operation (IBA 10.8.2.1, 11.4.1.1).
+/// Checks the rules that depend on the opcode (IBA 10.8.2.1, 11.4.1.1). Returns success, or the status with which the WQE will
+/// complete.
 WcStatus check_operation(const Qp& qp, const abi::SendWqe& w, const WorkInfo& info, uint64_t length) {
     if (info.kind == WorkKind::none) return WcStatus::loc_qp_op_err;
     if (!sends(qp.spec.type, info.kind)) return WcStatus::loc_qp_op_err;

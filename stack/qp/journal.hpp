@@ -44,8 +44,8 @@ struct JournalEntry {
     abi::Reason reason{};
 };
 
-/// A refused access to memory, and the region that the key refers to (`region_pd`, `allowed`, `start`, `size`). If there is no
-/// such region, these fields are 0.
+/// A refused access to memory. `region_pd`, `allowed`, `start` and `size` describe the region that the key refers to. These
+/// four fields are 0 if there is no such region.
 struct RefusedAccess {
     mem::Fault fault{};
     uint32_t key = 0, pd = 0, region_pd = 0;

@@ -1,5 +1,5 @@
-// Creation, state transitions and snapshots. check_step (qp/attributes.hpp) has decided that a transition is legal. This file
-// applies the attributes and the new state to the QP.
+// Creation, state transitions and snapshots of QPs, and creation of SRQs. check_step (qp/attributes.hpp) has decided that a
+// transition is legal. This file applies the attributes and the new state to the QP.
 #include <bit>
 #include <cerrno>
 #include <new>
@@ -30,8 +30,8 @@ void set_dest_reads(Qp& qp, const Change& c) {
     set_access(qp, qp.access);
 }
 
-/// A function that applies one attribute to the QP. IBV_QP_STATE and IBV_QP_CUR_STATE have no row, because enter() and
-/// check_step() handle them. Other attributes without a row concern only the conductor.
+/// One attribute, and the function that applies the attribute to the QP. IBV_QP_STATE and IBV_QP_CUR_STATE have no row, because
+/// enter() and check_step() handle them. Other attributes without a row concern only the conductor.
 struct Setter {
     uint32_t bit;
     void (*apply)(Qp&, const Change&);
@@ -53,7 +53,7 @@ constexpr Setter kSetters[] = {
     {kAttrDestQpn, [](Qp& q, const Change& c) { q.dest = Qpn{c.attr.dest_qp_num}; }},
 };
 
-/// Restores the protocol state that the QP had after its creation. The client also restarts its rings at index 0.
+/// Restores the protocol state that the QP had after its creation. The client restarts its rings at index 0 at the same time.
 void reset(Context& ctx, Qp& qp) {
     ctx.wheel.cancel(qp.timer);
     deactivate(ctx, qp);

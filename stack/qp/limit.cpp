@@ -15,7 +15,8 @@ bool loses(const Requester& rq) {
 
 bool waits_for_memory(const Qp& qp) { return qp.slow != nullptr && qp.slow->payload != nullptr && qp.slow->payload->pending; }
 
-/// Returns what the packet at the cursor waits for. The requester has refused to send this packet (may_start in requester.cpp).
+/// Returns what prevents the requester from sending the packet at the cursor. may_start() in requester.cpp has refused this
+/// packet.
 Limit limit_of_next(const Context& ctx, const Qp& qp, const SendRecord& next) {
     const Requester& rq = qp.requester;
     const uint32_t open = cc::window(rq.congestion, ctx.congestion);

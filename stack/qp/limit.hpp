@@ -1,6 +1,6 @@
-// Determines what limits a QP's flow at this moment, and how the program posts its requests. Both are computed when a user asks
-// (`roci status`, `roci top`, `roci why`) from the requester's state and the client's ring, so the transport records nothing
-// for them in advance.
+// Determines what limits the send rate of a QP now (limit_of), and how the program posts its send requests (habits_of). These
+// functions run only when a user calls `roci status`, `roci top` or `roci why`. They read the requester's state and the
+// client's ring, so the transport records nothing in advance.
 #pragma once
 
 #include <cstdint>
@@ -40,8 +40,8 @@ inline constexpr LimitText kLimits[] = {
 #undef X
 };
 
-/// Returns the current limit. Called between rounds of the QP's engine. The result is one sample; a flow is best described by the
-/// most frequent result of several samples.
+/// Returns what limits the QP now. Called between rounds of the QP's engine. The result is a single sample. The most frequent
+/// result of several samples describes the QP best.
 Limit limit_of(const Context& ctx, const Qp& qp);
 
 /// Statistics of the last send requests that the engine has fetched, read from the client's ring. The client can change the ring

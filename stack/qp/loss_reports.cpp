@@ -1,10 +1,10 @@
-// Loss reports between two Rocinantes. A sequence NAK names one missing packet, so several losses take several round trips. A
-// report names all losses within LossReport::kMost PSNs. A requester asks for reports by an inquiry when it finds a loss; a
-// peer that is no Rocinante drops the inquiry. A responder that was asked sends a report when it learns something new about its
-// holes.
+// Loss reports between two Rocinantes. A sequence NAK reports only one missing packet, so the repair of several losses takes
+// several round trips. A loss report contains all losses within LossReport::kMost PSNs. A requester that detects a loss sends
+// an inquiry, which requests reports. A peer that is no Rocinante drops the inquiry. A responder that has received an inquiry
+// sends a report whenever its state of the missing packets has changed.
 //
-// A report is only information: it acknowledges nothing and completes nothing, takes no retry and restarts no ACK timeout. If
-// several reports contradict what was sent, the QP ignores all further reports. A malformed report has no effect.
+// A report acknowledges no packet, completes no work request, consumes no retry and restarts no ACK timeout. If several reports
+// contradict what was sent, the QP ignores all further reports. A malformed report has no effect.
 #include <algorithm>
 
 #include "qp/reorder.hpp"
@@ -17,13 +17,13 @@ using Peer = LossReports::Peer;
 using wire::LossReport;
 using wire::ReportKind;
 
-/// While a hole is open, a responder reports again after more than this number of further PSNs, so that the requester learns
-/// that repeated packets are lost again.
+/// While packets are missing, a responder sends another report after more than this number of newer PSNs have arrived. Such a
+/// report shows the requester which repeated packets are lost again.
 constexpr int32_t kNewPackets = 16;
 constexpr uint32_t kOldPsn = 1u << 22;
 constexpr Nanos kBetweenInquiries = 1'000'000;  ///< pause between inquiries if no round trip is known, ns
 
-constexpr Nanos kLeastAnswer = 4'096;  ///< ns; no report about a repeated packet comes sooner than this after the packet
+constexpr Nanos kLeastAnswer = 4'096;  ///< ns; least time from a repeated packet to a report that includes this packet
 
 bool is_requester(Type t) { return t == Type::rc || t == Type::xrc_send; }
 bool is_responder(Type t) { return t == Type::rc || t == Type::xrc_recv; }
@@ -47,8 +47,8 @@ bool transmit(Context& ctx, Qp& qp, const LossReport& report) {
 
 // ---- requester ------------------------------------------------------------------------------------------------------
 
-/// Returns the least time from a repeated packet to a report that considers it. Therefore contradicting reports of a hostile
-/// peer cause at most one repetition of a packet per such time.
+/// Returns the least time from a repeated packet to a report that includes this packet. Earlier reports are ignored for this
+/// packet. Therefore contradicting reports of a hostile peer cause at most one repetition of a packet per such time.
 Nanos shortest_answer(const RoundTrip& times) { return std::max<Nanos>(times.shortest() / 4 * 3, kLeastAnswer); }
 
 /// Returns true if the peer has the packet, according to its newest report.
@@ -57,7 +57,7 @@ bool has_arrived(const LossReport& known, Psn psn) {
     return offset < 0 || (offset < int32_t(known.length) && known.has(uint32_t(offset)));
 }
 
-/// Returns true if the report names only PSNs that were sent.
+/// Returns true if the report covers only PSNs that were sent.
 bool possible(const SendWindow& window, const LossReport& report) {
     return report.base.distance_from(window.highest_sent()) <= 0 && (report.newest + 1).distance_from(window.highest_sent()) <= 0;
 }
@@ -73,8 +73,8 @@ void refuse(Qp& qp) {
     rq.window.report_lost(0);
 }
 
-/// Records that the packets that were sent again because of a NAK are under way. Records at most kMost of them, because a
-/// report covers no more PSNs, but a repeated READ may have millions.
+/// Adds the packets that were sent again because of a NAK to the list `repeated`. Adds at most kMost PSNs, because a report
+/// covers no more PSNs, and a repeated READ may have millions of PSNs.
 void adopt_repair(Requester& rq, Asked& repeated) {
     const uint32_t sent = std::min(rq.window.lost() - rq.window.repair_left(), LossReport::kMost);
     const bool unknown = sent != 0 && !repeated.full() && !repeated.covers(rq.window.acked());
@@ -130,7 +130,7 @@ void inquire(Context& ctx, Qp& qp) {
 }
 
 bool uses_reports(const Context& ctx, const Qp& qp) {
-    // If responses are missing too, losses of requests are repaired without reports.
+    // While responses are missing too, lost requests are repaired without reports.
     return qp.reorder != nullptr && qp.reorder->reports.peer == Peer::reports && enabled(ctx) && !qp.keeps_responses;
 }
 
@@ -173,7 +173,7 @@ void forget_report(Qp& qp) {
 
 namespace {
 
-/// Moves the frontier behind all holes that count as lost, but at most kMost PSNs behind the first missing one. Returns true if
+/// Moves the frontier behind all holes that count as lost, but at most kMost PSNs behind the first missing PSN. Returns true if
 /// the frontier moved.
 bool advance_frontier(Context& ctx, Reorder& r) {
     LossReports& l = r.reports;
@@ -190,7 +190,7 @@ bool advance_frontier(Context& ctx, Reorder& r) {
         const uint32_t overtakers = uint32_t(std::max(b.end.distance_from(end), 0));
         l.waits = h.length != 0 && !b.patience.exhausted(overtakers, ctx.now - l.since);
         if (h.length == 0 || l.waits) return found;
-        if (psn_span(b.base, end) > LossReport::kMost) {  // a report covers only the begin of this hole
+        if (psn_span(b.base, end) > LossReport::kMost) {  // a report covers only the beginning of this hole
             const Psn limit = b.base + LossReport::kMost;
             const bool moves = limit.distance_from(l.frontier) > 0;
             if (moves) l.frontier = limit;

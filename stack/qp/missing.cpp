@@ -7,8 +7,8 @@
 namespace roci::qp {
 namespace {
 
-/// Returns one past the newest PSN that the peer is known to have answered. The peer answers in order (IBA 9.7.5.1.2), so it has
-/// answered all earlier PSNs too.
+/// Returns one past the newest PSN that the peer is known to have answered. The peer answers in order (IBA 9.7.5.1.2), so all
+/// earlier PSNs have been answered too.
 Psn answered_end(const Qp& qp) {
     const Reorder& r = *qp.reorder;
     Psn end = r.responses.count != 0 ? r.responses.end : qp.requester.window.acked();
@@ -17,8 +17,8 @@ Psn answered_end(const Qp& qp) {
     return by_ack.distance_from(end) > 0 ? by_ack : end;
 }
 
-/// Returns the first PSNs at or behind `from` that the peer has answered but whose responses have not arrived. If there are none,
-/// the length is 0.
+/// Returns the first range of PSNs, at or behind `from`, that the peer has answered and whose responses have not arrived. If
+/// there is no such range, the result has length 0.
 Hole missing_response(const Context& ctx, const Qp& qp, Psn from) {
     const Backlog& b = qp.reorder->responses;
     const Hole hole = hole_from(b, ctx.reorder->window(), from);
@@ -29,15 +29,15 @@ Hole missing_response(const Context& ctx, const Qp& qp, Psn from) {
     return {behind, rest > 0 ? uint32_t(rest) : 0};
 }
 
-/// Returns about how many packets have overtaken the missing responses before `end`: the PSNs from `end` to the newest kept
-/// response, plus one for a kept ACK.
+/// Returns the approximate number of packets that have overtaken the missing responses before `end`. This is the number of PSNs
+/// from `end` to the newest kept response, plus one for a kept ACK.
 uint32_t overtakers(const Reorder& r, Psn end) {
     const int32_t behind = r.responses.count != 0 ? r.responses.end.distance_from(end) : 0;
     return uint32_t(std::max(behind, 0)) + uint32_t(r.has_ack);
 }
 
-/// Returns true if responses in [from, end) are missing and were not requested again. PSNs from next() on do not count, because
-/// the requester sends them again anyway after it went back.
+/// Returns true if responses in [from, end) are missing and were not requested again. PSNs from next() on do not count. After
+/// going back, the requester sends these PSNs again in any case.
 bool any_unasked(const Context& ctx, const Qp& qp, Psn from, Psn end) {
     const Psn next = qp.requester.window.next();
     if (next.distance_from(end) < 0) end = next;
@@ -50,7 +50,7 @@ bool advance_frontier(Context& ctx, Qp& qp) {
     const Patience& patience = qp.reorder->responses.patience;
     bool found = false;
     for (;;) {
-        // Between the frontier and the hole everything has arrived.
+        // All responses between the frontier and the hole have arrived.
         const Psn from = m.hole.distance_from(m.frontier) > 0 ? m.hole : m.frontier;
         const Hole h = missing_response(ctx, qp, from);
         if (h.first != m.hole || !m.waits) {
@@ -65,8 +65,8 @@ bool advance_frontier(Context& ctx, Qp& qp) {
     }
 }
 
-/// Returns true if responses before the frontier are missing and were not requested again, or if the request that a kept NAK
-/// names is to be sent again.
+/// Returns true if responses before the frontier are missing and were not requested again. Also returns true if the request
+/// that a kept NAK reports as missing is to be sent again.
 bool any_unasked(const Context& ctx, const Qp& qp) {
     const Missing& m = qp.reorder->missing;
     return m.request || any_unasked(ctx, qp, qp.requester.window.acked(), m.frontier);
@@ -104,15 +104,15 @@ bool look_for_missing(Context& ctx, Qp& qp) {
     m.request = m.request && m.named.distance_from(acked) > 0;
     if (m.frontier.distance_from(acked) < 0) m.frontier = acked;
     const bool found = advance_frontier(ctx, qp);
-    // Responses remain to be requested if the list of repeated requests was full.
+    // Missing responses may remain unrequested from the time when the list of repeated requests was full.
     return found || (!qp.requester.window.repair_due() && !m.asked.full() && any_unasked(ctx, qp));
 }
 
 void missing_go_back(const Context& ctx, Qp& qp) {
     forget_missing(qp);
     const SendWindow& window = qp.requester.window;
-    // Includes the packets that an earlier roll-back scheduled and that were not sent again yet, because they will be sent,
-    // too.
+    // The range includes the packets that an earlier roll-back scheduled and that were not sent again yet. These packets will
+    // be sent too.
     if (!ctx.selective_repeat || window.unanswered() == 0) return;
     qp.reorder->missing.asked.add_again({window.acked(), window.unanswered()}, window.highest_sent(), ctx.now);
     qp.reorder->missing.frontier = window.highest_sent();

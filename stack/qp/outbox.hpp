@@ -37,7 +37,8 @@ public:
         if (frame.capacity < wire::kMaxFrame + kLine - 1) return frame.data;
         return frame.data + (-(reinterpret_cast<uintptr_t>(frame.data) + headers) & (kLine - 1));
     }
-    /// Completes the frame of acquire(), which was built from `start` on. For `checksum_offset` and `sender` see io::TxFrame.
+    /// Marks the frame that acquire() returned as built. The frame begins at `start`. io::TxFrame describes `checksum_offset`
+    /// and `sender`.
     void commit(uint8_t* start, uint32_t length, uint8_t checksum_offset, uint32_t sender) {
         io::TxFrame& f = frames_[ready_++];
         f.data = start;
@@ -68,7 +69,7 @@ public:
     }
     /// Returns the number of frames per turn that the port prefers (io::Port::best_burst()).
     uint32_t best_burst() const { return best_; }
-    /// Returns all frames to the port, at shutdown.
+    /// Returns all frames to the port without sending them. Called at shutdown.
     void drop_all() {
         if (have_ != 0) port_->tx_free(frames_.data(), have_);
         ready_ = have_ = 0;
@@ -79,8 +80,8 @@ private:
         ROCI_STAGE(transmit);
         have_ += port_->tx_alloc(&frames_[have_], burst_ - have_);
     }
-    /// Closes the gap that the first `gap` frames leave after they were sent. Built frames keep their order. If all frames are
-    /// empty, only the last ones move into the gap, because empty frames have no order.
+    /// Moves the remaining frames into the first `gap` places of the array, whose frames were sent. Built frames keep their
+    /// order. If all frames are empty, only the last ones are moved, because empty frames have no order.
     void close_gap(unsigned gap) {
         const auto first = frames_.begin(), end = first + have_ + gap;
         if (ready_ == 0)

@@ -1,4 +1,4 @@
-// The responder's part for READ, atomics and ATOMIC WRITE. This file checks and executes the requests; respond.cpp sends the
+// The responder's handling of READ, atomics and ATOMIC WRITE. This file checks and executes the requests; respond.cpp sends the
 // responses.
 #include <cstring>
 #include <mutex>
@@ -157,7 +157,7 @@ void duplicate_read(Context& ctx, Qp& qp, const wire::Packet& p) {
     Responder& rs = qp.responder;
     Grant grant;
     const ResponderJob job = read_job(ctx, qp, p);
-    // All PSNs of a repeated request are before ePSN. Any other request is a new one with an old PSN and is dropped.
+    // All PSNs of a repeated request are before ePSN. Any other request with this PSN is invalid and is dropped.
     if (p.dma_length > kMaxMessage || (job.first + response_packets(qp, job)).distance_from(rs.sequence.expected()) > 0) return;
     if (!(qp.access & mem::kRemoteRead) || !remote_memory(ctx, qp, p, p.rkey, p.va, p.dma_length, mem::kRemoteRead, grant))
         return;

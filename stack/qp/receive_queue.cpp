@@ -6,8 +6,8 @@
 namespace roci::qp {
 namespace {
 
-/// Returns the SRQ of the packet's receive WQE, or nullptr if there is none. An XRC packet names its SRQ. This SRQ must belong to
-/// the QP's XRC domain (IBA A14.2.4) and engine.
+/// Returns the SRQ of the packet's receive WQE, or nullptr if there is none. An XRC packet contains the number of its SRQ. This
+/// SRQ must belong to the QP's XRC domain (IBA A14.2.4) and engine.
 Srq* srq_of(const Context& ctx, const Qp& qp, const wire::Packet* p) {
     if (qp.spec.type != Type::xrc_recv) return qp.spec.srq;
     Srq* srq = p != nullptr ? ctx.shared->srqs.find(p->xrc_srqn) : nullptr;
@@ -45,7 +45,7 @@ TakeRecv take_recv(Context& ctx, Qp& qp, const wire::Packet* packet, uint64_t le
     if (q.depth == 0) return TakeRecv::empty;
     const uint32_t available = at.posted(q, 1);
     if (available == 0) return TakeRecv::empty;
-    if (available > q.depth) return TakeRecv::malformed;  // the client claims to have posted more than its queue holds
+    if (available > q.depth) return TakeRecv::malformed;  // the client's index is invalid: more WQEs than slots
     const std::byte* slot = q.slot(at.consumed);
     __builtin_prefetch(q.slot(at.consumed + 1));  // the WQE of the next message, which may be in another core's cache
     abi::RecvWqe head;

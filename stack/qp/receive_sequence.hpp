@@ -19,7 +19,8 @@ public:
     bool ack_due() const { return ack_due_; }
     bool nak_due() const { return nak_due_; }
     bool reply_due() const { return ack_due_ || nak_due_; }
-    /// Returns true if a NAK that ends the QP was scheduled. No request is executed after such a NAK.
+    /// Returns true if a fatal NAK was scheduled. The QP enters ERR when this NAK is sent. No request is executed after the NAK
+    /// was scheduled.
     bool refused() const { return fatal_; }
     uint8_t nak_syndrome() const { return nak_; }
 
@@ -27,7 +28,7 @@ public:
         expected_ = expected;
         acknowledged_ = expected;
     }
-    /// Records that the expected PSN has arrived. A pending NAK for it is no longer sent.
+    /// Records that the packet with the expected PSN has arrived. Cancels a pending NAK for this PSN.
     void arrived() {
         assert(!fatal_);
         nak_due_ = missing_ = false;
@@ -36,7 +37,7 @@ public:
     void executed(uint32_t psns = 1) { expected_ = expected_ + psns; }
     void end_message() { ++msn_; }
     void owe_ack() { ack_due_ = true; }
-    /// Schedules a NAK for the expected PSN. If `fatal`, the NAK ends the QP.
+    /// Schedules a NAK for the expected PSN. If `fatal` is true, the QP enters ERR when the NAK is sent.
     void owe_nak(uint8_t syndrome, bool fatal) {
         nak_ = syndrome;
         nak_due_ = missing_ = true;
@@ -48,10 +49,10 @@ public:
         expected_ = psn;
         owe_nak(syndrome, true);
     }
-    /// For UC: skips a gap (IBA 9.8.2.2.2).
+    /// For UC: sets the expected PSN to `next` and so skips a gap (IBA 9.8.2.2.2).
     void pass_over(Psn next) { expected_ = acknowledged_ = next; }
-    /// Records that the pending reply was sent: an ACK of every PSN before the expected one, or a NAK. Returns true if the NAK
-    /// ends the QP.
+    /// Records that the pending reply was sent: a NAK, or an ACK of every PSN before the expected PSN. Returns true if the
+    /// reply was a fatal NAK, so that the QP must enter ERR.
     bool replied() {
         ack_due_ = nak_due_ = false;
         acknowledged_ = expected_;

@@ -1,5 +1,5 @@
-// Executes matched rendezvous requests. The QP that received the request READs the data with its own requester, so ordering,
-// retries and errors are those of any READ. Then the QP sends the FIN.
+// Executes matched rendezvous requests. The QP that received the request READs the data with its own requester. Ordering,
+// retries and errors are therefore those of any READ. Then the QP sends the FIN.
 #include <cstring>
 
 #include "base/bytes.hpp"
@@ -84,7 +84,8 @@ bool MatchedRendezvous::fetch(Qp& qp, uint32_t) {
     return any;
 }
 
-/// Called when a READ or FIN is complete.
+/// Called when a READ or FIN is complete. After a READ, completes the tagged buffer and schedules the FIN. After a FIN, frees
+/// the rendezvous.
 void MatchedRendezvous::report(Context& ctx, Qp& qp, const SendRecord& r, WcStatus status, abi::Reason) {
     TagQp& t = *qp.tags;
     const abi::SendWqe& w = wqe(r);

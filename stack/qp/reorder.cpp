@@ -1,6 +1,6 @@
-// The reorder buffer. Of the gaps in requests, one sequence NAK reports only the first (IBA 9.7.4.1.2), and loss reports name
-// all (loss_reports.cpp). Missing responses are requested again (missing.cpp). When the first gap is closed, all packets up to
-// the next gap are executed.
+// The reorder buffer. If requests are missing, a sequence NAK reports only the first gap (IBA 9.7.4.1.2), and loss reports
+// report all gaps (loss_reports.cpp). Missing responses are requested again (missing.cpp). When the first gap is closed, all
+// packets up to the next gap are executed.
 #include "qp/reorder.hpp"
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace {
 
 KeptFrame*& place(const Context& ctx, const Backlog& b, Psn psn) { return b.places[psn.value() & (ctx.reorder->window() - 1)]; }
 
-/// Removes a frame from the backlog, which must contain it.
+/// Removes the frame with this PSN from the backlog and returns the frame. The backlog must contain the frame.
 KeptFrame* take_out(const Context& ctx, Backlog& b, Psn psn) {
     KeptFrame* k = std::exchange(place(ctx, b, psn), nullptr);
     --b.count;
@@ -25,7 +25,7 @@ void release_places(Context& ctx, Backlog& b) {
     if (b.places != nullptr) ctx.reorder->give_back(std::exchange(b.places, nullptr));
 }
 
-/// Frees all kept frames. If the peer still runs, it sends the packets again.
+/// Frees all kept frames. If the peer still runs, the peer sends the packets again.
 void drop_backlog(Context& ctx, Backlog& b) {
     ctx.reorder->count(&ReorderCounters::freed, b.count);
     while (b.count != 0) ctx.reorder->give_back(take_out(ctx, b, b.first));
@@ -45,8 +45,8 @@ void drop_requests(Context& ctx, Qp& qp) {
     qp.reorder->reports.frontier = qp.reorder->requests.base;
 }
 
-/// Sets `base` to `to` and frees the kept frames before `to`. There are such frames, for example, if a READ request uses PSNs
-/// at which frames are kept.
+/// Sets `base` to `to` and frees the kept frames before `to`. Such frames exist, for example, if a READ request uses PSNs at
+/// which frames are kept.
 void advance(Context& ctx, Backlog& b, Psn to) {
     const uint32_t steps = psn_span(b.base, to);
     b.base = to;
@@ -113,8 +113,8 @@ void arm(Context& ctx, Qp& qp) {
     ctx.wheel.arm(r.timer, next);
 }
 
-/// Called when the first gap was closed. If the missing packet had been reported, or its request repeated once, records how late
-/// the packet was. Ignores packets before Backlog::again.
+/// Called when the first gap was closed. If the missing packet had been reported, or its request repeated once, records how
+/// late the packet was. Does nothing for packets before Backlog::again.
 void closed(Context& ctx, Backlog& b) {
     if (b.asked && b.base.distance_from(b.again) >= 0) b.patience.arrived(b.base, b.count, ctx.now - b.opened);
 }
@@ -123,10 +123,11 @@ void closed(Context& ctx, Backlog& b) {
 
 bool not_ready(const ReceiveSequence& s) { return s.missing() && aeth_kind(s.nak_syndrome()) == AethKind::rnr_nak; }
 
-/// Returns true if the executed request makes all later packets invalid, because the QP ends or the requester starts again.
+/// Returns true if all kept requests are invalid after the executed request. The reason is that the QP will enter ERR, or that
+/// the requester will send all later packets again.
 bool refused(const ReceiveSequence& s) { return s.refused() || not_ready(s); }
 
-/// Reports the gap if one of its limits is exceeded (Patience).
+/// Schedules a sequence NAK for the gap if one of the limits of Patience is exceeded. Arms the timer.
 void judge_requests(Context& ctx, Qp& qp) {
     Backlog& b = qp.reorder->requests;
     if (!qp.waits_requests && !b.asked && b.patience.exhausted(b.count, ctx.now - b.opened)) {
@@ -211,7 +212,7 @@ void hand_over_requests(Context& ctx, Qp& qp) {
     const ReceiveSequence& rs = qp.responder.sequence;
     if (rs.expected() == qp.reorder->requests.base && !refused(rs)) return;
     const Psn was = qp.reorder->requests.base;
-    // Loss reports have named the gaps before the frontier, so these gaps count as reported, too.
+    // Loss reports have reported the gaps before the frontier, so these gaps count as reported.
     qp.reorder->requests.asked |= qp.reorder->reports.frontier.distance_from(was) > 0;
     closed(ctx, qp.reorder->requests);
     while (qp.reorder != nullptr) {

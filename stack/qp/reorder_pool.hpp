@@ -1,6 +1,6 @@
-// The pool of frames that arrived too early. The frames are copied, because a port whose buffers are all kept could not receive
-// the missing frame. There is one pool per engine. A QP may use a fraction of the free frames, so that no peer can exhaust the
-// pool for other QPs.
+// The pool for copies of frames that arrive before an earlier frame. The frames are copied, because a port could not receive
+// the missing frame if all its receive buffers were kept. There is one pool per engine. A QP may use a fraction of the free
+// frames, so that no peer can exhaust the pool for other QPs.
 #pragma once
 
 #include <algorithm>
@@ -18,22 +18,22 @@
 namespace roci::qp {
 
 struct ReorderLimits {
-    uint32_t frames = 1024;     ///< PSNs behind a missing one that a QP may keep per direction; a power of two, or 0 for none
+    uint32_t frames = 1024;     ///< limit of the distance of a kept frame from the missing PSN; power of two; 0: keep none
     uint64_t bytes = 32 << 20;  ///< size of the engine's pool
 };
 
 struct ReorderCounters {
     uint64_t kept = 0, delivered = 0;
-    uint64_t duplicates = 0;       ///< frames that had been kept already
-    uint64_t beyond = 0;           ///< not kept: ReorderLimits::frames or more PSNs behind the missing one
-    uint64_t share = 0;            ///< not kept: the QP has used its share of the pool
-    uint64_t no_memory = 0;        ///< not kept: the pool is exhausted
+    uint64_t duplicates = 0;       ///< copies of frames that were kept already
+    uint64_t beyond = 0;           ///< frames not kept: ReorderLimits::frames or more PSNs behind the missing PSN
+    uint64_t share = 0;            ///< frames not kept: the QP has used its share of the pool
+    uint64_t no_memory = 0;        ///< allocations that failed: the pool or its memory is exhausted
     uint64_t late = 0;             ///< frames that were reported as missing but were only late
-    uint64_t inquiries = 0;        ///< inquiries for loss reports sent
+    uint64_t inquiries = 0;        ///< inquiries sent, which request loss reports
     uint64_t reports_sent = 0;     ///< loss reports sent
     uint64_t reports_used = 0;     ///< loss reports of peers that were used
     uint64_t reports_refused = 0;  ///< malformed, contradictory or unsolicited loss reports and inquiries
-    uint64_t freed = 0;            ///< freed without execution: gap stalled, QP reset or failed, or peer sends all packets again
+    uint64_t freed = 0;            ///< kept frames that were freed without execution, for example at a reset of the QP
 };
 
 /// A copy of a parsed frame. `packet` points into the copy.
@@ -48,8 +48,8 @@ class ReorderPool {
 public:
     ReorderPool(ChunkSource& memory, const ReorderLimits& limits);
 
-    /// Copies a frame. Returns nullptr if that is not possible, and counts the reason. `has` is the number of frames of the same
-    /// direction (requests or responses) that the QP keeps already.
+    /// Copies a frame. If the frame cannot be copied, counts the reason and returns nullptr. `has` is the number of frames of
+    /// the same direction (requests or responses) that the QP keeps already.
     KeptFrame* copy(const wire::Packet& p, uint32_t has);
     void give_back(KeptFrame* frame) noexcept { frames_.give_back(frame); }
     /// Allocates an empty table of pointers to frames for one direction of a QP. Returns nullptr if memory is exhausted.
@@ -73,8 +73,9 @@ public:
     bool take_counted() { return std::exchange(counted_, false); }
 
 private:
-    /// Per direction, a QP may keep as many frames as are free, divided by this number. With the default limits, a single QP
-    /// can thus keep its whole window. If many QPs lose frames at the same time, each QP can still keep some.
+    /// A QP may keep one frame. It may keep more frames per direction only up to the number of free frames divided by this
+    /// number. With the default limits, a single QP can thus keep a whole window of frames. If many QPs lose frames at the same
+    /// time, each QP can still keep some.
     static constexpr size_t kPart = 4;
 
     ReorderCounters counters_;
@@ -84,7 +85,8 @@ private:
     Slab frames_, places_, reorders_;
 };
 
-/// A frame that was reported as missing and has arrived since. If it arrives a second time, the first copy was only late.
+/// A frame that was reported as missing and has arrived since. If the frame arrives a second time, the first copy was only
+/// late.
 struct Suspect {
     Psn psn;
     uint16_t places = 0;  ///< number of frames that overtook this frame
@@ -102,8 +104,8 @@ public:
     bool exhausted(uint32_t places, Nanos waited) const { return places > places_ || waited >= wait_; }
     uint16_t places() const { return places_; }
     Nanos wait() const { return wait_; }
-    /// Called when a frame that was reported as missing arrives. `places` is the number of frames that overtook it. `lateness`
-    /// is its delay in ns.
+    /// Called when a frame that was reported as missing arrives. `places` is the number of frames that overtook this frame.
+    /// `lateness` is the delay of this frame in ns.
     void arrived(Psn psn, uint32_t places, Nanos lateness);
     /// Called for a duplicate. Returns true if the first copy was late, not lost.
     bool repeated(Psn psn);
@@ -126,21 +128,22 @@ struct Backlog {
     uint32_t count = 0;
     Psn base;
     Psn first, end;      ///< PSN of the first kept frame, and one past the PSN of the last kept frame
-    bool asked = false;  ///< the gap at `base` was reported or requested again
-    /// Frames before this PSN were requested more than once. `patience` ignores their arrival, because a second copy may answer a
-    /// repeated request and does not show that the first copy was late.
+    bool asked = false;  ///< the gap at `base` was reported, or its responses were requested again
+    /// Frames before this PSN were requested more than once. `patience` ignores the arrival of these frames. A second copy of
+    /// such a frame may answer a repeated request and does not prove that the first copy was late.
     Psn again;
-    Nanos opened = 0;    ///< time from which the limits of the gap at `base` count
+    Nanos opened = 0;  ///< time from which the limits of the gap at `base` count
     Patience patience;
 };
 
-/// Returns true if the backlog contains the PSN, which must be less than a window behind `base`.
+/// Returns true if the backlog contains `psn`. `psn` must be less than `window` PSNs behind `base`.
 inline bool keeps(const Backlog& b, uint32_t window, Psn psn) {
     const KeptFrame* k = b.count == 0 ? nullptr : b.places[psn.value() & (window - 1)];
     return k != nullptr && k->packet.psn == psn;
 }
 
-/// Returns the first hole at or behind `from`. Its length is 0 if there is no hole before the last kept frame.
+/// Returns the first range of missing PSNs at or behind `from`. The result has length 0 if no PSN from `from` to the last kept
+/// frame is missing.
 Hole hole_from(const Backlog& b, uint32_t window, Psn from);
 
 /// The missing responses of a requester that keeps later responses (missing.cpp).
@@ -160,9 +163,9 @@ struct LossReports {
     enum class Peer : uint8_t {
         unknown,  ///< the peer has not answered an inquiry
         reports,  ///< the peer sends reports
-        refused,  ///< kMostWrong reports contradicted what was sent; further ones are ignored until the QP is reset
+        refused,  ///< kMostWrong reports contradicted what was sent; further reports are ignored until the QP is reset
     };
-    static constexpr uint8_t kMostWrong = 8;  ///< more than one, because anybody on the path may forge a report
+    static constexpr uint8_t kMostWrong = 8;  ///< more than one report, because anybody on the path may forge a report
     static constexpr uint8_t kMostInquiries = 3;
     static constexpr uint8_t kMostAnswers = 8;  ///< limit of `answers`, because answers are sent outside of the QP's turns
     // ---- requester
@@ -170,11 +173,11 @@ struct LossReports {
     uint8_t inquiries = 0;  ///< number of inquiries sent
     uint8_t wrong = 0;      ///< number of reports that contradicted what was sent
     uint32_t inquired_at = 0;
-    wire::LossReport known;  ///< the newest report
+    wire::LossReport known;  ///< the newest report of the peer
     Asked repeated;          ///< packets that were sent again
     // ---- responder
     uint8_t answers = 0;  ///< number of inquiries that were answered
-    bool wanted = false;  ///< the peer has inquired
+    bool wanted = false;  ///< the peer has sent an inquiry
     bool due = false;     ///< a report is to be sent
     bool waits = false;   ///< the packets of `hole` may only be late
     uint16_t serial = 0;  ///< serial number of the last report sent
@@ -191,8 +194,8 @@ struct Reorder {
     Backlog requests, responses;
     Missing missing;
     LossReports reports;
-    /// The newest ACK or NAK that arrived while an earlier response was missing. It is not kept in `responses`, because a
-    /// response may have the same PSN.
+    /// The newest ACK or NAK that arrived while an earlier response was missing. This packet is not kept in `responses`,
+    /// because a response may have the same PSN.
     wire::Packet ack;
     bool has_ack = false;
 };

@@ -1,7 +1,7 @@
 // Repairs a loss. The requester sends only the missing packet again, with an ACK request, and continues to send new packets. A
-// peer that keeps the packets behind a lost one acknowledges them all at once. A peer that discards them reports the very next
-// packet as missing; the requester then goes back N, and does so at once for some later losses. No negotiation is needed,
-// because a requester may repeat any request that is not acknowledged (IBA 9.7.5.1.1).
+// peer that keeps the packets behind a lost packet acknowledges all of them at once. A peer that discards these packets reports
+// the very next packet as missing. The requester then goes back N. For some later losses, the requester goes back N at once. No
+// negotiation is needed, because a requester may repeat any request that is not acknowledged (IBA 9.7.5.1.1).
 //
 // No response reveals the loss of a repaired packet or of the last packet of a burst. Therefore the requester sends the oldest
 // packet again after a few round trips without progress. Such a probe does not count as a retry.
@@ -17,8 +17,8 @@ constexpr uint8_t kMostCreeps = 6;  // limit of Repair::creeps; each such repair
 constexpr uint8_t kFirstGoBacks = 4, kMostTrials = 5;
 constexpr uint8_t kMostProbeDoublings = 10, kProbesToNarrow = 2;
 
-/// Returns the number of PSNs to send again for the oldest record. A repeated READ request covers all remaining responses,
-/// because a shorter request would be a different READ if the first request was lost.
+/// Returns the number of PSNs to send again for the oldest record. A repeated READ request covers all remaining responses. If
+/// the first request was lost, a peer would execute a shorter request as a different READ.
 uint32_t whole_record(const SendQueue& queue, Psn acked) {
     const SendRecord& r = *queue.oldest();
     return needs_response(r.kind) ? psn_span(acked, r.first_psn + r.packets) : 1;
@@ -30,7 +30,8 @@ void begin_repair(Context& ctx, Qp& qp, Cause cause, uint32_t psns) {
     Repair& r = rq.repair;
     const bool probes = r.cause == cause && r.begin == rq.window.acked();
     if (cause == Cause::nak && !probes) qp.repair_time.begin(ctx.now);
-    // If the last repair was answered, the packets sent before it have left the network, so only newer packets count as ahead.
+    // If the last repair was answered, the packets that were sent before that repair have left the network. Only newer packets
+    // then count as ahead.
     if (r.cause == Cause::none || r.end.distance_from(rq.window.acked()) <= 0)
         r.ahead = uint16_t(std::min({psn_span(r.highest, rq.window.next()), rq.window.in_flight(), 0xffffu}));
     r.cause = cause;
@@ -70,7 +71,8 @@ bool can_repair(const Context& ctx, const Qp& qp) {
 void repair_request(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
     if (!can_repair(ctx, qp)) return go_back(ctx, qp);
-    // No report comes if nothing arrives behind a gap. Losses at the end of a burst are therefore repaired as without reports.
+    // The peer sends no report if no packet arrives behind a gap. Losses at the end of a burst are therefore repaired without
+    // reports.
     if (uses_reports(ctx, qp) && reported_span(qp) != 0) return begin_repair(ctx, qp, Cause::reported, reported_span(qp));
     const uint32_t psns = std::max(whole_record(rq.queue, rq.window.acked()), 1u << rq.repair.creeps);
     begin_repair(ctx, qp, Cause::nak, psns);
@@ -83,7 +85,8 @@ void crept(Context& ctx, Qp& qp) {
     repair_request(ctx, qp);
 }
 
-/// Returns true if all responses to a repeated READ have arrived, and the next event will show whether the peer keeps packets.
+/// Returns true if all responses to a repeated READ have arrived, so that the next event will show whether the peer keeps
+/// packets.
 bool awaits_proof(const Requester& rq) {
     const Repair& r = rq.repair;
     return r.cause == Cause::nak && r.by_response && r.end == rq.window.acked();
@@ -107,8 +110,8 @@ namespace {
 
 Nanos patience(const Qp& qp) {
     const Requester& rq = qp.requester;
-    // Later responses are kept while one is missing. As long as responses arrive, the peer answers. Only a pause shows that
-    // repeated requests or their answers are lost.
+    // While an earlier response is missing, later responses are kept. As long as responses arrive, the peer answers. Only a
+    // pause shows that repeated requests or their answers are lost.
     if (qp.keeps_responses) return rq.round_trip.pause();
     if (rq.window.lost() != 0) return rq.round_trip.patience(rq.repair.ahead, rq.window.in_flight(), qp.repair_time.loaded());
     const bool begins = rq.congestion.policy != cc::Policy::fixed_window && qp.adaptation.samples < cc::State::kFewSamples;
@@ -126,7 +129,8 @@ void arm_probe(Context& ctx, Qp& qp) {
 
 namespace {
 
-/// Returns true if the packet that a NAK names is under way, or has arrived according to a newer report.
+/// Returns true if the packet that a NAK reports was already sent again, or has arrived according to a newer report. If the NAK
+/// is newer than the report, discards the report and returns false.
 bool report_answers_nak(const Context& ctx, Qp& qp) {
     if (!uses_reports(ctx, qp)) return false;
     const Psn named = qp.requester.window.acked();
@@ -157,8 +161,8 @@ void request_lost(Context& ctx, Qp& qp) {
     if (under_way || (known && !answers_repair(rq, ctx.now))) return;  // the repair of this packet is in progress
     cc::on_loss(rq.congestion, qp.adaptation, ctx.congestion, ctx.now, rq.round_trip.smoothed());
     if (!take_retry(ctx, qp, rq.retries_left, abi::WcStatus::retry_exc_err)) return;
-    // The last response to a repeated READ shows nothing about the requests behind that READ, but this NAK shows that one is
-    // missing.
+    // The last response to a repeated READ does not show whether the requests behind that READ have arrived. This NAK shows
+    // that one of these requests is missing.
     if (awaits_proof(rq)) {
         crept(ctx, qp);
     } else {
@@ -225,13 +229,14 @@ void probe(Context& ctx, Qp& qp) {
     inquire(ctx, qp);
     const bool reports = uses_reports(ctx, qp);
     if (reports) forget_report(qp);
-    // A single unanswered probe may be lost by chance. Two indicate that the network cannot carry the current load.
+    // A single unanswered probe may be lost by chance. Two unanswered probes indicate that the network cannot carry the current
+    // load.
     if (rq.repair.probes == kProbesToNarrow) cc::on_timeout(rq.congestion, qp.adaptation, ctx.congestion, ctx.now);
     Repair& r = rq.repair;
     if (r.probes != 0xff) ++r.probes;
     if (r.mode == RepeatMode::unknown && !qp.keeps_responses && awaits_proof(rq)) {
         crept(ctx, qp);
-        return restart_ack_timer(ctx, qp);  // nothing is outstanding until the requester has its turn
+        return restart_ack_timer(ctx, qp);  // no packet is outstanding before the requester's next turn
     }
     if (qp.keeps_responses) ask_for_all_missing(ctx, qp);
     const uint32_t missing = qp.keeps_responses ? missing_span(qp) : 0;

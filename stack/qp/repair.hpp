@@ -1,5 +1,5 @@
-// Measurements by which a requester repairs losses early and with few packets (repair.cpp): round trips, and whether the peer
-// keeps packets behind a lost one.
+// The measurements that repair.cpp uses to repair losses early and with few packets. These are round-trip times, and whether
+// the peer keeps packets that arrive behind a lost packet.
 #pragma once
 
 #include <algorithm>
@@ -16,8 +16,8 @@ enum class RepeatMode : uint8_t {
     go_back_n,  ///< all packets from the missing one on are sent again
 };
 
-/// Measures round-trip times, in nanoseconds, one packet at a time. If a round trip is known, a packet that was sent twice is
-/// not measured (Karn's algorithm).
+/// Measures the round trip of one packet at a time, in nanoseconds. If a round-trip time is known, a packet that was sent twice
+/// is not measured (Karn's algorithm).
 class RoundTrip {
 public:
     bool known() const { return smoothed_ != 0; }
@@ -30,7 +30,8 @@ public:
         started_high_ = uint16_t(now >> 32);
         timing_ = true;
     }
-    /// Called when a packet is sent again, because an acknowledgement could belong to either transmission.
+    /// Cancels the measurement. Called when a packet is sent again, because the acknowledgement could belong to either
+    /// transmission.
     void abort() { timing_ = false; }
     /// Called when all PSNs before `acked` are acknowledged.
     void end(Psn acked, Nanos now) {
@@ -39,19 +40,19 @@ public:
         const Nanos sample = (now - (Nanos{started_high_} << 32 | started_)) & kTimeMask;
         if (sample <= kLongest) take(std::max(uint32_t(sample), 1u));
     }
-    /// Returns the time after which an ACK is unlikely to arrive: a few round trips and the granularity of the timer.
+    /// Returns the time after which an ACK is unlikely to arrive any more: a few round trips plus the granularity of the timer.
     Nanos patience() const { return Nanos{2} * smoothed_ + std::max<Nanos>(Nanos{4} * deviation_, kLeast); }
-    /// Like patience(), for a QP that has just begun to send. Its round trips may become many times longer, because other QPs may
-    /// begin at the same time.
+    /// Like patience(), for a QP that has just begun to send. The round trips of such a QP may become many times longer,
+    /// because other QPs may begin at the same time.
     Nanos first_patience() const { return 2 * patience() + kFirst; }
-    /// Like patience(), for a packet that has at most `ahead` of `in_flight` packets before it in the network's queues. `loaded`
-    /// is a round trip with all of these packets, or 0 if not known.
+    /// Like patience(), for a packet that has at most `ahead` of `in_flight` packets before it in the network's queues.
+    /// `loaded` is the round-trip time with `in_flight` packets in these queues, or 0 if not known.
     Nanos patience(uint32_t ahead, uint32_t in_flight, uint32_t loaded) const {
         const Nanos queued = std::max(Nanos{2} * smoothed_, Nanos{loaded} * 5 / 8);
         if (ahead >= in_flight) return std::max(patience(), queued);
         return Nanos{2} * shortest_ + kLeast + queued * ahead / in_flight;
     }
-    /// Returns the pause in the arrival of responses after which repeated requests are unlikely to be answered any more.
+    /// Returns a time in ns. If no response arrives for this time, repeated requests are unlikely to be answered any more.
     Nanos pause() const { return Nanos{2} * shortest_ + kLeast + smoothed_ / 4; }
 
 private:
@@ -78,8 +79,9 @@ private:
     bool timing_ = false;
 };
 
-/// The time until repaired packets are acknowledged, in nanoseconds. A QP that loses a packet of each window has no other
-/// measurement of the round trip. If a packet was repaired more than once, the measured time is too long.
+/// Measures the time from the retransmission of a lost packet to its acknowledgement, in nanoseconds. A QP that loses a packet
+/// of each window has no other measurement of the round trip. If a packet was repaired more than once, the measured time is too
+/// long.
 class RepairTime {
 public:
     /// Returns the time for a packet with a whole window before it in the network's queues, or 0 if not known.
@@ -103,26 +105,26 @@ private:
     uint32_t began_ = 0, loaded_ = 0;
 };
 
-/// The repair in progress, and what earlier repairs have shown.
+/// The state of the repair in progress, and the results of earlier repairs.
 struct Repair {
     enum class Cause : uint8_t {
         none,
-        nak,       ///< the peer reported the loss; the next acknowledgement will show whether the peer keeps packets
+        nak,       ///< a NAK reported the loss; the next acknowledgement will show whether the peer keeps packets
         probe,     ///< the peer does not respond; the packet or its ACK may be lost
         response,  ///< a response was lost; the repair shows nothing about the peer
         reported,  ///< the peer's loss report shows which packets the peer lacks
     };
-    Psn begin, end;  ///< the PSNs that were sent again
+    Psn begin, end;  ///< range of the PSNs that were sent again
     Psn highest;     ///< one past the newest PSN that was outstanding when the repair began
     uint32_t sent_at = 0;
     uint16_t ahead = 0;  ///< number of packets that may precede the repaired packet in the network's queues
     Cause cause = Cause::none;
     RepeatMode mode = RepeatMode::unknown;
-    bool by_response : 1 = false;  ///< only a response acknowledges the end of the repaired part
-    uint8_t creeps : 7 = 0;        ///< consecutive repairs after which the very next packet was missing
-    uint8_t probes = 0;            ///< consecutive probes without progress
-    uint8_t go_backs = 0;          ///< number of losses after which selective repeat is tried again
-    uint8_t trial = 0;             ///< number of failed trials of selective repeat
+    bool by_response : 1 = false;  ///< only a response can acknowledge the PSN before `end`
+    uint8_t creeps : 7 = 0;        ///< number of consecutive repairs after which the next packet was missing too
+    uint8_t probes = 0;            ///< number of consecutive probes without progress
+    uint8_t go_backs = 0;          ///< number of losses to repair by go-back-N until selective repeat is tried again
+    uint8_t trial = 0;             ///< number of failed trials of selective repeat, at most kMostTrials
 };
 
 }  // namespace roci::qp

@@ -1,5 +1,6 @@
 // The requester converts send WQEs to request packets, in PSN order. It sends while the window, the peer's credits, fences and
-// the limit of outstanding READs and atomics permit. It also sends repairs (repair.cpp).
+// the limit of outstanding READs and atomics permit. The requester also sends lost packets again (repair.cpp) and executes
+// local operations on memory windows.
 #include <cstring>
 
 #include "qp/reorder.hpp"
@@ -18,7 +19,7 @@ struct Part {
 
 /// Returns the number of additional packets that may be in flight during a repair with a window that adapts to the network.
 /// Packets behind the lost one arrive but are not acknowledged, so the link would be idle without additional packets. Returns 0
-/// if the peer may discard packets behind a lost one, or while one repair follows another.
+/// if the peer may discard packets behind a lost packet, or if the packet after the last repaired packet was missing too.
 uint32_t beside_repair(const Requester& rq, uint32_t most) {
     constexpr uint32_t kFew = 64;
     if (rq.repair.mode != RepeatMode::selective || rq.repair.creeps != 0) return 0;
@@ -56,7 +57,7 @@ SgeList sges_of(const Context& ctx, const Qp& qp, const abi::SendWqe& w) {
     return {ctx, qp.spec.pd, {reinterpret_cast<const abi::Sge*>(&w + 1), w.num_sge}};
 }
 
-/// Copies bytes of the message from position `offset` on into the frame.
+/// Copies `length` bytes of the message, from position `offset` on, into the frame. Returns false if the memory cannot be read.
 bool gather(const Context& ctx, const Qp& qp, const abi::SendWqe& w, uint64_t offset, uint8_t* out, uint32_t length) {
     if (w.opcode == abi::WrOpcode::atomic_write) {
         std::memcpy(out, &w.compare_add, length);
@@ -75,14 +76,14 @@ bool from_memory(const abi::SendWqe& w) {
     return w.opcode != abi::WrOpcode::atomic_write && (w.send_flags & (abi::kSendInline | abi::kSendIpCsum)) == 0;
 }
 
-/// Completes a frame whose payload has been written: fills in the IP checksums inside the payload if the request asks for them,
-/// then adds padding and the ICRC. Returns the frame's length.
+/// Completes a frame whose payload has been written. Fills in the IP checksums inside the payload if the work request demands
+/// them. Then adds padding and the ICRC. Returns the frame's length.
 uint32_t seal(const abi::SendWqe& w, uint8_t* start, const wire::PathTemplate& path, uint8_t* payload, uint32_t length) {
     if ((w.send_flags & abi::kSendIpCsum) != 0) wire::fill_ip_checksums(payload, length);
     return wire::finish_frame(start, path, payload, length);
 }
 
-/// Adds payload and ICRC behind the headers. Returns the frame's length, or 0 if the memory cannot be read.
+/// Adds the payload and the ICRC behind the headers. Returns the frame's length, or 0 if the memory cannot be read directly.
 uint32_t finish(const Context& ctx, const Qp& qp, const abi::SendWqe& w, uint64_t offset, uint8_t* start,
                 const wire::PathTemplate& path, uint8_t* payload, uint32_t length) {
     if (wire::copies_with_icrc(length) && from_memory(w)) {
@@ -96,8 +97,9 @@ uint32_t finish(const Context& ctx, const Qp& qp, const abi::SendWqe& w, uint64_
     return seal(w, start, path, payload, length);
 }
 
-/// Fills in the RETH of a READ request for the packets of `part`. A repeated request covers all data from the first missing byte
-/// on, or only the missing packets. Its responses have the same PSNs as those of the first request (C9-148).
+/// Fills in the RETH of a READ request for the packets of `part`. A repeated request covers all data from the first missing
+/// byte on, or only the missing packets. The responses to a repeated request have the same PSNs as those to the first request
+/// (C9-148).
 void fill_read(const Qp& qp, const abi::SendWqe& w, const SendRecord& r, Part part, wire::TransportHeaders& h) {
     const uint64_t offset = uint64_t(part.packet) << qp.mtu_shift;
     const uint64_t end = std::min<uint64_t>(uint64_t(part.packet + part.psns) << qp.mtu_shift, r.length);
@@ -114,7 +116,7 @@ void fill_headers(const Qp& qp, const abi::SendWqe& w, const SendRecord& r, Part
     h.psn = r.first_psn + packet;
     const bool last = packet + 1 >= r.packets || r.kind == WorkKind::read;
     h.solicited = last && (w.send_flags & abi::kSendSolicited) != 0;
-    // Every XRC request names an SRQ (annex A14).
+    // Every XRC request carries the number of an SRQ (annex A14).
     h.xrc_srqn = r.kind == WorkKind::atomic ? w.atomic_srqn : uint32_t(w.remote_srqn);
     h.imm_be = w.imm_or_inv;
     h.invalidate = Key{w.imm_or_inv};
@@ -148,8 +150,8 @@ enum class Step : uint8_t { done, skipped, wait, fault };
 
 enum class AckRequest : uint8_t { no, yes, if_due };
 
-/// State that is kept from one packet to the next within the QP's turn: the headers of the Middle packets of a message, and the
-/// index of the first WQE that tx_messages does not contain yet.
+/// State that lasts from one packet to the next within the QP's turn. This state is the headers of a message's Middle packets,
+/// and the index of the first WQE that is not counted in tx_messages yet.
 struct Middle {
     const SendRecord* message = nullptr;
     wire::RepeatedHeaders headers;
@@ -177,7 +179,8 @@ Begun begin(Context& ctx, Qp& qp, const SendRecord& r, Part part, uint32_t lengt
     return b;
 }
 
-/// Starts the frame of a Middle packet. Builds the headers of the first Middle packet and copies them for the others.
+/// Starts the frame of a Middle packet. Builds the headers for the first Middle packet of a message. Copies these headers for
+/// the other Middle packets.
 Begun begin_middle(Context& ctx, Qp& qp, const SendRecord& r, Part part, bool ack_request, io::TxFrame& frame, Middle& kept) {
     if (kept.message != &r) {
         const Begun b = begin(ctx, qp, r, part, qp.mtu, ack_request, frame);
@@ -211,14 +214,14 @@ Step finish_slowly(Context& ctx, Qp& qp, SendRecord& r, Part part, uint32_t leng
     return Step::done;
 }
 
-/// Counts a packet that is sent again. If it is the last one of its message, tx_messages contains the message already.
+/// Counts a packet that is sent again. If this is the last packet of a message, the message is already counted in tx_messages.
 [[gnu::cold, gnu::noinline]] void count_again(Context& ctx, Qp& qp, const SendRecord& r, Part part, Middle& kept) {
     count(ctx, qp, &EventCounters::retransmits);
     const bool last = needs_response(r.kind) || part.packet + 1 >= r.packets;
     kept.uncounted = qp.requester.queue.cursor() + uint32_t{last};
 }
 
-/// Called when a packet with an ACK request was sent for the first time.
+/// Called when a packet with an ACK request was sent for the first time. Begins the measurement of a round trip.
 void measure(const Context& ctx, Qp& qp, Psn psn) {
     Requester& rq = qp.requester;
     if (!rq.round_trip.timing()) rq.round_trip.begin(psn, ctx.now);
@@ -271,9 +274,9 @@ Step send_one(Context& ctx, Qp& qp, SendRecord& r, Middle& kept) {
     return Step::done;
 }
 
-/// Requests missing responses of one READ or atomic again. If no response is left to be requested, sends the request that a
-/// kept NAK names again. A part of a READ may be requested separately, because the peer has answered later packets and has
-/// therefore executed the READ. A peer that has not executed the READ would treat the part as a new, shorter READ.
+/// Requests missing responses of one READ or atomic again. If all missing responses have been requested, sends the request
+/// again that a kept NAK reports as missing. A part of a READ may be requested separately. The peer has answered later packets,
+/// so it has executed the READ. A peer that has not executed the READ would treat the part as a new, shorter READ.
 Step request_missing(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
     Missing& m = qp.reorder->missing;
@@ -295,13 +298,13 @@ Step request_missing(Context& ctx, Qp& qp) {
     if (step != Step::done) return step;
     m.request = m.request && !request;
     m.asked.add(hole, rq.window.highest_sent(), ctx.now);
-    // The named request is sent last and may lie before `from`, so nothing is left to be repaired after it.
+    // The request from the NAK is sent last and may lie before `from`. After this request, no packet is left to be sent again.
     rq.window.repaired(request ? rq.window.repair_left()
                                : std::min(psn_span(from, hole.first + hole.length), rq.window.repair_left()));
     return step;
 }
 
-/// Sends the next packet that the peer lacks according to its report.
+/// Sends the next packet that the peer has not received according to its report.
 Step repeat_reported_one(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
     Asked& repeated = qp.reorder->reports.repeated;
@@ -326,7 +329,7 @@ Step send_repair(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
     if (rq.repair.cause == Repair::Cause::reported) {
         if (uses_reports(ctx, qp)) return repeat_reported_one(ctx, qp);
-        rq.window.repaired(rq.window.repair_left());  // reports are not used any more; the probe finds what is still lost
+        rq.window.repaired(rq.window.repair_left());  // reports are no longer used; the next probe finds the remaining losses
         return Step::skipped;
     }
     const bool answered = rq.repair.cause == Repair::Cause::response;
@@ -350,7 +353,7 @@ Step send_repair(Context& ctx, Qp& qp) {
     return step;
 }
 
-/// Sends up to `quantum` repairs. Returns their number.
+/// Sends up to `quantum` packets that are treated as lost. Returns the number of packets sent.
 uint32_t send_repairs(Context& ctx, Qp& qp, uint32_t quantum) {
     Requester& rq = qp.requester;
     uint32_t sent = 0;
@@ -358,14 +361,15 @@ uint32_t send_repairs(Context& ctx, Qp& qp, uint32_t quantum) {
         const Step step = send_repair(ctx, qp);
         if (step == Step::wait) return sent;
         if (step == Step::fault) {
-            roll_back(ctx, qp);  // the normal path then reaches the fault and reports it
+            roll_back(ctx, qp);  // the normal path then detects and reports the fault
             return sent;
         }
         sent += step == Step::done;
     }
     if (sent != 0) {
         rq.repair.sent_at = uint32_t(ctx.now);
-        // If the QP has lost a packet of each message so far, only the repair can measure a round trip.
+        // If the QP has lost a packet of each message so far, only the repaired packet can provide a measurement of the round
+        // trip.
         if (!rq.round_trip.known() && rq.repair.cause == Repair::Cause::nak) rq.round_trip.begin(rq.repair.begin, ctx.now);
         arm_probe(ctx, qp);
         update_timer(ctx, qp);
@@ -436,7 +440,7 @@ bool may_send(const Context& ctx, const Qp& qp) {
     const Requester& rq = qp.requester;
     if (cc::not_before(rq.congestion) > ctx.now) return false;
     if (rq.deadlines.pending(Deadline::rnr) || rq.blocked) return false;
-    // In SQD, started messages are finished, but no new message is started (IBA 10.3.1.5).
+    // In SQD, the requester finishes started messages and starts no new message (IBA 10.3.1.5).
     return qp.state == State::rts || (qp.state == State::sqd && (rq.queue.within_message() || rq.window.repeats()));
 }
 

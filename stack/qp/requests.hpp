@@ -1,4 +1,4 @@
-// Declarations that responder.cpp (the check chain, SEND and WRITE) and reads.cpp (READ and atomics) share.
+// Declarations that responder.cpp (the checks, SEND and WRITE) and reads.cpp (READ and atomics) share.
 #pragma once
 
 #include "mem/memory_region.hpp"
@@ -6,13 +6,14 @@
 
 namespace roci::qp {
 
-/// The result of storing a payload. If `fault` is not none, the payload was not stored, and `later` is the result of the attempt
-/// to store it in slow memory. The fault takes effect only if `later` is `refused`.
+/// The result of storing a payload. If `fault` is not `none`, the payload could not be stored directly. `later` is then the
+/// result of the attempt to store the payload in slow memory. The fault takes effect only if `later` is `refused`.
 struct Placed {
     RequestFault fault = RequestFault::none;
     Placing later = Placing::refused;
 };
-/// Executes the actions in the row of the fault (responder.cpp): NAK, completion and event.
+/// Refuses the current request because of the fault `f`. Performs the actions in the fault's row of kFaults (responder.cpp).
+/// For example, schedules a NAK and completes the receive.
 void fault(Context& ctx, Qp& qp, RequestFault f);
 
 /// Memory that a request may access during the lifetime of this object.

@@ -1,5 +1,6 @@
-// Sends the packets of the responder: READ responses and atomic responses, then the ACK or NAK, and loss reports. Responses,
-// ACKs and NAKs are sent in PSN order, so no ACK overtakes a response (IBA 9.7.5.1.2). One ACK covers all requests of a burst.
+// Sends the packets of the responder: READ and atomic responses, ACKs and NAKs, loss reports, and congestion notifications.
+// Responses, ACKs and NAKs are sent in PSN order, so no ACK overtakes a response (IBA 9.7.5.1.2). One ACK covers all requests
+// of a burst.
 #include <cstring>
 
 #include "mem/memory_region.hpp"
@@ -16,11 +17,11 @@ uint8_t ack_syndrome(Qp& qp) {
     return make_syndrome(AethKind::ack, credits);
 }
 
-/// The result for a packet. `no_room`: the port accepts no frame. `lost`: the memory of the packet's payload cannot be read.
-/// `waits`: the payload is being fetched.
+/// The result of sending one packet. `no_room`: the port accepts no frame. `lost`: the memory of the packet's payload cannot be
+/// read. `waits`: the payload is being fetched from slow memory.
 enum class Sent : uint8_t { yes, no_room, lost, waits };
 
-/// Adds payload and ICRC behind the headers. Returns the frame's length, or 0 if the memory cannot be read.
+/// Adds the payload and the ICRC behind the headers. Returns the frame's length, or 0 if the memory cannot be read directly.
 uint32_t finish(const Qp& qp, uint32_t length, const mem::MemoryRegion* region, uint64_t va, uint8_t* start, uint8_t* payload) {
     if (wire::copies_with_icrc(length)) {
         const mem::InPlace from = mem::in_place(*region, va, length);
@@ -88,9 +89,10 @@ const mem::MemoryRegion* still_there(Context& ctx, const Qp& qp, const Responder
     return f == mem::Fault::ok ? region : nullptr;
 }
 
-/// Called if a response cannot be sent. If the job answers a duplicate, drops only this job, because the requester may have all
-/// responses already; a requester that lacks responses repeats its request. For any other job, schedules a NAK (remote access
-/// error) with the PSN of the response, as if that PSN were the expected one.
+/// Called if a response cannot be sent because its memory cannot be read. A requester may already have all responses to a
+/// duplicate. If the job answers a duplicate, the function therefore drops only this job. A requester that has not received the
+/// responses repeats its request. For any other job, the function drops all jobs, raises QP_ACCESS_ERR and schedules a NAK
+/// (remote access error) with the PSN of the response, as if that PSN were the expected PSN.
 void abandon(Context& ctx, Qp& qp, const ResponderJob& job) {
     Responder& rs = qp.responder;
     count(ctx, qp, RequestFault::read_memory_gone);
@@ -135,8 +137,8 @@ bool send_acknowledge(Context& ctx, Qp& qp, uint8_t syndrome, Psn psn) {
     return send(ctx, qp, h) == Sent::yes;
 }
 
-/// Sends a pending NAK, or an ACK of all executed requests. A NAK also acknowledges all requests before its PSN, so no ACK is
-/// needed in addition.
+/// Sends a pending NAK, or an ACK of all executed requests. A NAK also acknowledges all requests before its PSN, so no separate
+/// ACK is needed.
 bool send_ack_or_nak(Context& ctx, Qp& qp) {
     ReceiveSequence& sequence = qp.responder.sequence;
     const bool sent = sequence.nak_due() ? send_acknowledge(ctx, qp, sequence.nak_syndrome(), sequence.expected())
@@ -161,7 +163,7 @@ uint32_t send_responses(Context& ctx, Qp& qp, uint32_t quantum) {
     ROCI_STAGE(respond);
     Responder& rs = qp.responder;
     uint32_t sent = 0;
-    // A report acknowledges nothing. So it need not wait for the responses to READs, which may take long.
+    // A report acknowledges no packet. Therefore the report does not wait for the responses to READs, which may take long.
     if (rs.jobs.count != 0 && owes_report(qp) && send_report(ctx, qp)) ++sent;
     while (sent < quantum && rs.jobs.count != 0) {
         ResponderJob& job = rs.jobs.oldest();

@@ -62,15 +62,16 @@ void fault(Context& ctx, Qp& qp, RequestFault f) {
     nak(ctx, qp, nak_syndrome(row.nak), true);
 }
 
-/// Returns the protection domain of a request: that of the QP, or for an XRC target that of the SRQ in the packet. Returns 0 if
-/// this SRQ does not belong to the target's XRC domain (annex A14.2.3).
+/// Returns the protection domain of a request. For an XRC target, this is the PD of the SRQ that the packet names, or 0 if this
+/// SRQ does not belong to the target's XRC domain (annex A14.2.3). For any other QP, this is the PD of the QP.
 uint32_t domain_of(const Context& ctx, const Qp& qp, const wire::Packet& p) {
     if (qp.spec.type != Type::xrc_recv) return qp.spec.pd;
     const Srq* srq = ctx.shared->srqs.find(p.xrc_srqn);
     return srq != nullptr && srq->spec.xrcd == qp.spec.xrcd ? srq->spec.pd : 0;
 }
 
-/// Returns true if the peer may access the memory. Requests of length zero need no valid R_Key (C9-88).
+/// Checks whether the peer may access the memory. If so, fills in `grant` and returns true. Requests of length zero need no
+/// valid R_Key (C9-88), and `grant` stays empty for them. Records the reason of a refusal in the journal.
 bool remote_memory(Context& ctx, Qp& qp, const wire::Packet& p, Key key, uint64_t va, uint64_t length, uint32_t right,
                    Grant& grant) {
     if (length == 0) return true;
@@ -85,7 +86,8 @@ bool remote_memory(Context& ctx, Qp& qp, const wire::Packet& p, Key key, uint64_
 
 namespace {
 
-/// Schedules an RNR NAK. The ePSN stays the same, so later packets are out of sequence and are silently dropped (IBA 9.7.5.2.8).
+/// Schedules an RNR NAK. The expected PSN stays the same. Therefore later packets are out of sequence and are silently dropped
+/// (IBA 9.7.5.2.8).
 void receiver_not_ready(Context& ctx, Qp& qp) {
     count(ctx, qp, &EventCounters::rnr_nak_sent);
     note(ctx, qp, Happening::rnr_nak_sent, qp.responder.sequence.expected());
@@ -94,7 +96,8 @@ void receiver_not_ready(Context& ctx, Qp& qp) {
 
 // ---- PSN ------------------------------------------------------------------------------------------------------------
 
-/// Returns true if the packet has the expected PSN. Handles duplicates, and packets that arrive too early.
+/// Returns true if the packet has the expected PSN. Otherwise handles the packet as a duplicate or as a packet that arrives too
+/// early.
 bool check_psn(Context& ctx, Qp& qp, const wire::Packet& p) {
     Responder& rs = qp.responder;
     const int32_t distance = p.psn.distance_from(rs.sequence.expected());
@@ -186,13 +189,14 @@ Placed place_write(Context& ctx, Qp& qp, const wire::Packet& p) {
     return {RequestFault::unreachable, place_slowly(ctx, qp, SlowRole::request, p, grant.target(), p.payload, p.payload_length)};
 }
 
-/// Takes a receive WQE for the first packet of a SEND or the last packet of a WRITE with immediate, unless the QP holds one.
+/// Takes a receive WQE for the first packet of a SEND or the last packet of a WRITE with immediate, unless the QP already holds
+/// a receive WQE.
 TakeRecv take_if_needed(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (qp.responder.recv.held || !p.info->has(wire::kConsumesRecv)) return TakeRecv::ok;
     return p.info->has(wire::kSend) ? take_message(ctx, qp, p) : take_recv(ctx, qp, &p);
 }
 
-/// Executes the invalidation of a SEND with invalidate. The R_Key is invalid before the program can see the completion (IBA
+/// Invalidates the R_Key of a SEND with invalidate. The R_Key must be invalid before the program can see the completion (IBA
 /// 9.4.1.1.3).
 RequestFault invalidate(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (!p.info->has(wire::kIeth)) return RequestFault::none;
@@ -210,14 +214,14 @@ RequestFault whole_write_allowed(Context& ctx, Qp& qp, const wire::Packet& p) {
 }
 
 /// Schedules an ACK if the packet of a SEND or WRITE requests one. UC has no acknowledgements and ignores the AckReq bit (IBA
-/// 9.8.1). READs and atomics do not get here, because their responses acknowledge them (IBA 9.7.5.1.2).
+/// 9.8.1). This function is not called for READs and atomics, because their responses acknowledge them (IBA 9.7.5.1.2).
 void acknowledge_if_asked(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (!p.ack_request || unacknowledged(qp.spec.type)) return;
     qp.responder.sequence.owe_ack();
     activate_responder(ctx, qp);
 }
 
-/// Called when the payload of a packet is in place.
+/// Called when the payload of a packet of a SEND or WRITE is in memory. Completes the processing of the packet.
 void finish_message(Context& ctx, Qp& qp, const wire::Packet& p) {
     Responder& rs = qp.responder;
     if (const RequestFault f = invalidate(ctx, qp, p); f != RequestFault::none) return fault(ctx, qp, f);
@@ -231,7 +235,8 @@ void finish_message(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (p.info->has(wire::kLast | wire::kOnly)) end_message(ctx, qp, p);
 }
 
-/// Takes the receive that the packet needs, if any. Returns false if the packet cannot be executed now.
+/// Takes the receive WQE that the packet needs, if any. Returns false if the packet cannot be executed now. In this case
+/// handles the reason, for example schedules an RNR NAK.
 bool ready_to_receive(Context& ctx, Qp& qp, const wire::Packet& p) {
     switch (take_if_needed(ctx, qp, p)) {
         case TakeRecv::ok:

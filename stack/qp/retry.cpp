@@ -1,4 +1,5 @@
-// Timers and go-back-N: the local ACK timeout, the calls for the other deadlines of a QP, and the roll-back (IBA 9.9.2).
+// The timers of a QP and go-back-N. This file handles the local ACK timeout (IBA 9.9.2), calls the functions for the other
+// deadlines of a QP, and goes back to the oldest unacknowledged packet.
 #include "qp/reorder.hpp"
 #include "qp/roles.hpp"
 
@@ -6,8 +7,8 @@ namespace roci::qp {
 namespace {
 
 /// The timeout T of the program is a minimum; a requester may wait up to 4 T (IBA 9.9.2.1.1). Consecutive timeouts may mean
-/// that the peer is overloaded. Therefore each of the first two doubles the timeout, so that the retries are not exhausted too
-/// soon.
+/// that the peer is overloaded. Therefore each of the first two timeouts doubles the next timeout, so that the retries are not
+/// exhausted too soon.
 constexpr uint8_t kMostTimeoutDoublings = 2;
 
 Nanos patience(const Qp& qp) { return qp.requester.ack_timeout << qp.requester.timeouts_in_a_row; }

@@ -1,8 +1,9 @@
-// Schedules QPs. Users take turns by deficit round robin (Shreedhar and Varghese, 1995), and so do the sessions of a user. The
-// QPs of a session take turns in the order in which they were added. Users have equal shares of an engine, whatever number of
-// sessions and QPs they have. The sessions of a user have equal shares as well. Memory is allocated only when a session is added.
-// A QP that its congestion controller delays is not on the list of requesters; its pacing deadline adds the QP again.
-// A user who has sent more than the user's rate permits is parked: the user's QPs get no turns until release().
+// Schedules the QPs of an engine. A turn is one call of a QP's requester or responder. Users are served by deficit round robin
+// (Shreedhar and Varghese, 1995), and the sessions of a user too. The QPs of a session are served in the order in which they
+// were added. Users have equal shares of an engine, whatever number of sessions and QPs they have. The sessions of a user have
+// equal shares as well. Memory is allocated only when a session is added. A QP that its congestion controller delays is not in
+// the run queue of requesters; the QP is added again at its pacing deadline. A user who has sent more than the user's rate
+// permits is parked: the QPs of this user get no turns until release().
 #pragma once
 
 #include <algorithm>
@@ -18,7 +19,7 @@ namespace roci::qp {
 
 /// Cost of sending one packet, expressed in bytes. The cost of a turn is this amount per packet plus the bytes sent.
 inline constexpr uint32_t kPacketCost = 512;
-/// The cost that a user or session may incur before the next one has its turn: about eight full packets.
+/// The cost that a user or session may incur before the next user or session is served: about eight full packets.
 inline constexpr int64_t kShareQuantum = 8 * (kPacketCost + 4096);
 
 /// How a QP ended its turn.
@@ -28,8 +29,8 @@ enum class TurnEnd : uint8_t {
     interrupted,   ///< the QP worked and has more work
 };
 
-/// A circular list whose members take turns. The first member is served as long as it has credit. A member has the fields `next`,
-/// `previous` and `credit`.
+/// A circular list for deficit round robin. The first member is served as long as its credit is positive. A member has the
+/// fields `next`, `previous` and `credit`.
 template <class Member>
 class Rotation {
 public:
@@ -53,7 +54,8 @@ public:
     }
     /// Ends the turn of the first member.
     void pass_on() { first_ = first_->next; }
-    /// Moves to the first member that has credit and returns it. Each skipped member gets a quantum.
+    /// Advances to the first member whose credit is positive and returns this member. Each skipped member gets a quantum of
+    /// credit.
     Member& with_credit() {
         while (first_->credit <= 0) {
             first_->credit += kShareQuantum;
@@ -66,16 +68,16 @@ private:
     Member* first_ = nullptr;
 };
 
-/// QPs that wait for a turn in one role. Each session has a share, and Qp::share is the number of the share of the QP's session.
-/// QPs without a session have share 0.
+/// The QPs that wait for a turn of one role, requester or responder. Each session of a user has a share, which has a number.
+/// Qp::share is the number of the share of the QP's session, or 0 if the QP has no session.
 template <Turn Qp::*turn>
 class RunQueue {
 public:
     RunQueue() { open(0, 0); }
     RunQueue(const RunQueue&) = delete;
 
-    /// Adds a share to a user. Both are small numbers. A share's number is used again after close(), a user's number after
-    /// leave(). `rate` limits what the user sends; nullptr means that there is no limit.
+    /// Adds a share to a user. `share` and `user` are small numbers. The number of a share is used again after close(), and the
+    /// number of a user after leave(). `rate` limits what the user sends; nullptr means that there is no limit.
     void open(uint16_t share, uint16_t user, UserRate* rate = nullptr) {
         if (user >= users_.size()) users_.resize(user + 1u);
         if (users_[user] == nullptr) users_[user] = std::make_unique<User>();
@@ -89,21 +91,21 @@ public:
     }
     /// Removes a share that has no QP on the list.
     void close(uint16_t share) { sessions_[share].reset(); }
-    /// Forgets the rate of a user who has no shares any more, and no longer parks the user.
+    /// Called when a user has no shares any more. Removes the user's rate, and the user is no longer parked.
     void leave(uint16_t user) {
         std::erase(parked_, users_[user].get());
         users_[user]->resumes = 0;
         users_[user]->rate = nullptr;
     }
 
-    /// Returns the number of QPs on the list. QPs of parked users count.
+    /// Returns the number of QPs on the list, including the QPs of parked users.
     uint32_t count() const { return count_; }
-    /// Returns true if no QP may have a turn.
+    /// Returns true if there is no QP that take() could return.
     bool empty() const { return active_.empty(); }
     /// Returns true if QPs of several users wait. Turns should then be short.
     bool contended() const { return active_.several(); }
 
-    /// Appends the QP to those of its session, if it is not on the list yet.
+    /// Appends the QP to the list of its session, if the QP is not on the list yet.
     void add(Qp& qp) {
         Turn& t = qp.*turn;
         if (t.listed()) return;
@@ -120,17 +122,19 @@ public:
         unlink(s, qp);
         if (s.first == nullptr && &s != served_) delist(s);
     }
-    /// Removes the QP whose turn it is from the list and returns it. The list must not be empty. done() must follow.
+    /// Removes the next QP from the list and returns this QP, whose turn begins. The list must not be empty. done() must
+    /// follow.
     Qp& take() {
         served_ = &active_.with_credit().sessions.with_credit();
         turn_of_ = served_->first;
         unlink(*served_, *turn_of_);
         return *turn_of_;
     }
-    /// Returns the user whose turn it is, between take() and done().
+    /// Returns the number of the user whose QP has its turn. Valid between take() and done().
     uint16_t user() const { return served_->user->number; }
-    /// Ends the turn of the QP that take() returned; the QP may be on the list again. In two cases the next user and session have
-    /// their turn whatever credit is left: the QP did nothing, or the QP finished and is the first of its session on the list.
+    /// Ends the turn of the QP that take() returned. The caller may have added the QP to the list again. Subtracts `cost` from
+    /// the credit of the session and of the user. In two cases the next user and session are served whatever credit is left:
+    /// the QP did nothing, or the QP has finished and is the first of its session on the list.
     void done(uint64_t cost, TurnEnd end) {
         Session& s = *std::exchange(served_, nullptr);
         s.credit -= int64_t(cost);
@@ -143,8 +147,8 @@ public:
     }
     /// Returns true if a user with a limited rate has used this queue.
     bool limits() const { return limits_; }
-    /// Charges what the QP has sent in its turn to the rate of its user. Called after done() if limits(). Parks the user if the
-    /// rate is exceeded.
+    /// Charges what the QP has sent in its turn to the rate of its user. Called after done() if limits() is true. Parks the
+    /// user if the rate is exceeded.
     void charge(const Qp& qp, Nanos now, uint64_t packets, uint64_t bytes) {
         User& u = *sessions_[qp.share]->user;
         if (u.rate == nullptr || bytes == 0) return;
@@ -155,7 +159,7 @@ public:
         parked_.push_back(&u);
         if (u.listed()) active_.remove(u);
     }
-    /// Gives turns again to parked users who may send now.
+    /// Ends the parking of each user whose rate permits sending now.
     void release(Nanos now) {
         std::erase_if(parked_, [&](User* u) {
             if (u->resumes > now) return false;
@@ -212,7 +216,8 @@ private:
         s.user->sessions.add(s);
         if (!s.user->listed() && s.user->resumes == 0) active_.add(*s.user);
     }
-    /// Removes a session from the rotation. An idle session keeps at most one quantum of credit, but a negative credit stays.
+    /// Removes a session without QPs from the rotation. If the user has no other session with QPs, removes the user too. Idle
+    /// sessions and users keep at most one quantum of credit. A negative credit stays unchanged.
     void delist(Session& s) {
         s.credit = std::min(s.credit, kShareQuantum);
         s.user->sessions.remove(s);

@@ -12,9 +12,9 @@
 
 namespace roci::qp {
 
-/// A fetched send WQE. The engine's copy of the WQE follows the record in memory; retransmission uses only this copy. The record
-/// occupies a block of the engine's slab until the WQE completes. The outstanding WQEs are few, so they remain in the nearest
-/// cache, whatever the number of QPs and the length of their queues.
+/// A fetched send WQE. The engine's copy of the WQE follows the record in memory; retransmission uses only this copy. The
+/// record occupies a block of the engine's slab until the WQE completes. Only few WQEs are fetched at a time. The records
+/// therefore remain in the nearest cache, whatever the number of QPs and the length of their queues.
 struct alignas(64) SendRecord {
     uint32_t length = 0;   ///< message length in bytes
     uint32_t packets = 0;  ///< number of PSNs: request packets, or response packets of a READ
@@ -36,7 +36,7 @@ static_assert(sizeof(SendRecord) == 64);
 inline abi::SendWqe& wqe(SendRecord& r) { return *reinterpret_cast<abi::SendWqe*>(&r + 1); }
 inline const abi::SendWqe& wqe(const SendRecord& r) { return *reinterpret_cast<const abi::SendWqe*>(&r + 1); }
 
-/// Returns the record that has the PSN, from `r` on, or nullptr if there is none.
+/// Returns the first record, from `r` on, whose PSNs include `psn`. Returns nullptr if there is no such record.
 inline SendRecord* record_at(SendRecord* r, Psn psn) {
     while (r != nullptr && psn_span(r->first_psn, psn) >= r->packets) r = r->next;
     return r;
@@ -55,7 +55,7 @@ public:
     bool at_oldest() const { return tail_ == cursor_; }
     uint32_t cursor() const { return cursor_; }  ///< WQE of the packet to be sent next
     bool within_message() const { return packet_ != 0; }
-    uint32_t packet() const { return packet_; }       ///< number, within the record at the cursor, of the packet to be sent next
+    uint32_t packet() const { return packet_; }       ///< index of the next packet to be sent, within the record at the cursor
     SendRecord* oldest() const { return oldest_; }    ///< record at tail; nullptr if there is none
     SendRecord* current() const { return current_; }  ///< record at the cursor; nullptr if all are sent
     uint32_t reads_outstanding() const { return reads_outstanding_; }
@@ -87,8 +87,8 @@ public:
         while (oldest_ != nullptr) drop_oldest();
         rewind({});
     }
-    /// Records that the packet at the cursor was sent. Returns the number of PSNs that the packet uses: a READ request uses those
-    /// of all its remaining responses.
+    /// Records that the packet at the cursor was sent. Returns the number of PSNs that the packet uses: a READ request uses the
+    /// PSNs of all its remaining responses.
     uint32_t sent() {
         SendRecord& r = *current_;
         const bool responds = needs_response(r.kind);
@@ -116,7 +116,7 @@ public:
         current_ = oldest_;
         packet_ = oldest_ == nullptr ? 0 : psn_span(oldest_->first_psn, acked);
     }
-    /// Marks all outstanding READs and atomics as not requested.
+    /// Marks all outstanding READs and atomics as not sent.
     void forget_requests() {
         for (SendRecord* r = oldest_; r != nullptr && reads_outstanding_ != 0; r = r->next) {
             if (!r->outstanding) continue;

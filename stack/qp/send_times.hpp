@@ -8,15 +8,15 @@
 
 namespace roci::qp {
 
-/// The send times of the packets whose round trips are measured, in the order of their PSNs. The memory is bounded: if it is
-/// full, every second entry is removed.
+/// The send times of the packets whose round trips are measured, in the order of their PSNs. The size of the list is limited.
+/// If the list is full, every second entry is removed.
 class SendTimes {
 public:
-    /// Records that the packet was sent for the first time. Its PSN follows those of all packets recorded before.
+    /// Records that the packet was sent for the first time. `psn` must be higher than all PSNs recorded before.
     void add(Psn psn, Nanos now);
-    /// Called when all PSNs before `acked` are acknowledged. Returns the time since the newest of them was sent, in ns, or 0 if
-    /// no send time is known. Packets that were sent again must be removed before, because the acknowledgement may belong to an
-    /// earlier or a later transmission.
+    /// Called when all PSNs before `acked` are acknowledged. Removes these PSNs. Returns the time since the newest of them was
+    /// sent, in ns, or 0 if no send time is known. remove() must have been called for packets that were sent again, because the
+    /// acknowledgement may belong to any of their transmissions.
     uint32_t take(Psn acked, Nanos now);
     /// Called when the packets [begin, end) are sent again.
     void remove(Psn begin, Psn end);
@@ -24,7 +24,7 @@ public:
 
 private:
     static constexpr uint32_t kMost = 6;
-    static constexpr Nanos kLongest = 1u << 30;  ///< ns; low bits of older times would wrap around
+    static constexpr Nanos kLongest = 1u << 30;  ///< ns; longest sample
     struct Entry {
         Psn psn;
         uint32_t at = 0;

@@ -1,4 +1,4 @@
-// The PSNs of a requester. Only SendWindow writes them. The roles report events to SendWindow and read its state.
+// The PSNs of a requester. Only the functions of SendWindow write these PSNs.
 #pragma once
 
 #include <cassert>
@@ -15,8 +15,8 @@ inline uint32_t psn_span(Psn from, Psn to) { return (to.value() - from.value()) 
 /// next < highest_sent until all packets have been sent again.
 class SendWindow {
 public:
-    /// Limit of outstanding PSNs: half of the PSN space (IBA 9.7.2). If more were outstanding, the peer would take a repeated
-    /// packet for a new one. The longest request, 2^31 bytes in packets of 256 bytes, takes kMaxOutstanding PSNs.
+    /// Limit of outstanding PSNs: half of the PSN space (IBA 9.7.2). If more PSNs were outstanding, the peer would take a
+    /// repeated packet for a new one. The longest request, 2^31 bytes in packets of 256 bytes, takes kMaxOutstanding PSNs.
     static constexpr uint32_t kMaxOutstanding = 1u << 23;
     /// While more PSNs than this are allocated and not acknowledged, no work request is fetched.
     static constexpr uint32_t kMaxAllocated = 1u << 22;
@@ -42,7 +42,7 @@ public:
     uint32_t repair_left() const { return lost_ - repaired_; }
     /// Returns true if the PSN was sent and is not acknowledged. Only such a PSN is valid in a response (C9-157).
     bool may_answer(Psn psn) const { return psn_span(acked_, psn) < unanswered(); }
-    /// Returns true if a packet may be sent that takes `psns` PSNs. Only READs take more than one.
+    /// Returns true if a packet that uses `psns` PSNs may be sent now. Only READs use more than one PSN.
     bool may_send(uint32_t psns) const { return in_flight() + psns <= kMaxOutstanding; }
     /// Returns true if another work request may be fetched.
     bool has_room() const { return psn_span(acked_, allocated_) <= kMaxAllocated; }
@@ -84,7 +84,7 @@ public:
         next_ = acked_;
         lost_ = repaired_ = 0;
     }
-    /// Marks the oldest `psns` outstanding packets as lost. Only these are sent again.
+    /// Marks the oldest `psns` outstanding packets as lost. Only the packets marked as lost are sent again.
     void report_lost(uint32_t psns) {
         lost_ = psns < in_flight() ? psns : in_flight();
         repaired_ = 0;

@@ -104,8 +104,8 @@ SlowJob* job_for(Context& ctx, Qp& qp, SlowRole role, const wire::Packet& p, mem
     return job;
 }
 
-/// Submits the memory access of a packet to its worker. If `described` is false, because a piece is unreachable, or if the worker
-/// cannot take the access, frees the job and returns `refused` or `lost`.
+/// Submits the memory access of a packet to the worker thread. `described` is false if a part of the memory cannot be accessed.
+/// If `described` is false or the worker cannot take the access, frees the job and returns `refused` or `lost`.
 Placing begin(Context& ctx, Qp& qp, SlowJob* job, bool described) {
     const bool slow = described && job->count != 0;
     if (slow && ctx.slow->submit(*job, ctx.engine)) {
@@ -133,7 +133,7 @@ void drop_behind(Context& ctx, SlowQueue& q) {
     q.count = 0;
 }
 
-/// Executes the packets that were kept behind the first one, until a packet has to wait again.
+/// Executes the packets that were kept behind a packet whose memory access is done, until a packet must wait again.
 void run_behind(Context& ctx, Qp& qp, SlowRole role) {
     SlowQueue& q = queue_of(*qp.slow, role);
     while (!flag_of(qp, role) && q.first != nullptr) {
@@ -148,7 +148,7 @@ void run_behind(Context& ctx, Qp& qp, SlowRole role) {
     }
 }
 
-/// Continues a packet whose request is done.
+/// Completes a packet whose memory access is done. Then executes the packets that were kept behind this packet.
 void go_on(Context& ctx, Qp& qp, SlowJob& job) {
     queue_of(*qp.slow, job.role).now = nullptr;
     if (job.role == SlowRole::request) message_waits(qp, false);
@@ -258,8 +258,8 @@ bool look_up(Context& ctx, SlowJob*& stage, uint64_t message, uint64_t offset, u
     return holds;
 }
 
-/// Begins to fetch kStage bytes, or the remaining bytes of the message if these are fewer. If these bytes cannot be described,
-/// fetches only those of the packet.
+/// Begins to fetch kStage bytes, or the remaining bytes of the message if these are fewer. If a part of this memory cannot be
+/// accessed, fetches only the bytes of the packet.
 template <class Describe>
 Staged fetch_ahead(Context& ctx, Qp& qp, SlowJob*& stage, SlowRole role, uint32_t packet, uint64_t rest, Describe describe) {
     using enum Staged::Result;

@@ -1,9 +1,10 @@
-// Access of a QP to slow memory, which only a worker may access (mem/slow_memory.hpp). A packet that needs slow memory waits, and
-// the QP's later packets in the same direction wait behind it. The QP therefore executes one request and one response at a time.
+// Access of a QP to slow memory, which rocid could not map. Only a worker thread accesses slow memory (mem/slow_memory.hpp). A
+// packet that needs slow memory waits, and the QP's later packets in the same direction wait behind this packet. The QP
+// therefore executes one request and one response at a time.
 //
-// An incoming packet is kept with its frame and takes effect when its bytes are in place. Packets behind it are kept, too. A
-// packet that cannot be kept is dropped as if the network had lost it. For outgoing packets, the payload of several packets is
-// fetched at once.
+// The engine keeps an incoming packet with its frame. The packet takes effect when the access to memory is complete. Packets
+// behind this packet are kept too. A packet that cannot be kept is dropped as if the network had lost the packet. For outgoing
+// packets, the payload of several packets is fetched at once.
 #pragma once
 
 #include <span>
@@ -21,8 +22,8 @@ class SgeList;
 
 /// The purpose of a request for slow memory.
 enum class SlowRole : uint8_t {
-    request,   ///< an incoming request: its payload is stored, or an atomic is executed
-    response,  ///< an incoming response: its payload is stored
+    request,   ///< the payload of an incoming request is stored, or an atomic is executed
+    response,  ///< the payload of an incoming response is stored
     payload,   ///< payload of outgoing requests is read
     answer,    ///< payload of outgoing READ responses is read
 };
@@ -60,11 +61,12 @@ struct SlowState {
     bool closing = false;  ///< the QP is being reset or removed; waiting packets take no effect any more
 };
 
-/// An engine's blocks for jobs and states, and the lanes on which the engine has requests in progress.
+/// An engine's memory for the objects SlowJob and SlowState, and the list of worker lanes (mem::SlowLane) on which the engine
+/// has requests in progress.
 class SlowMemory {
 public:
-    static constexpr uint32_t kGrh = 40;          ///< space behind a frame for the GRH of a datagram, bytes
-    static constexpr uint32_t kStage = 16 << 10;  ///< bytes fetched ahead
+    static constexpr uint32_t kGrh = 40;          ///< bytes behind a frame for the GRH of a datagram
+    static constexpr uint32_t kStage = 16 << 10;  ///< largest number of bytes that one request fetches for outgoing packets
     static constexpr uint32_t kFrameBytes = wire::kMaxFrame + kGrh;
     static constexpr uint32_t kMostBehind = 1024;  ///< limit of kept frames that wait for one user's memory
 
@@ -74,7 +76,7 @@ public:
           states_(memory, sizeof(SlowState)) {}
 
     bool awaits() const { return !lanes_.empty(); }
-    /// Returns true if a completed request was not collected yet.
+    /// Returns true if a request is done and collect() has not returned it yet.
     bool has_done() const;
 
     // take_frame() copies a packet into a new block. All take functions return nullptr if memory is exhausted.
@@ -111,14 +113,14 @@ struct Target {
     uint64_t va = 0;
     mem::WindowUse* window = nullptr;
 };
-/// Stores `length` bytes from `payload` on, which are a part of the packet's payload.
+/// Begins to store `length` bytes from `payload` on at the destination `to`. The bytes are a part of the packet's payload.
 Placing place_slowly(Context& ctx, Qp& qp, SlowRole role, const wire::Packet& packet, const Target& to, const uint8_t* payload,
                      uint32_t length);
-/// Stores a datagram and its GRH.
+/// Begins to store a datagram and its GRH.
 Placing place_datagram_slowly(Context& ctx, Qp& qp, const wire::Packet& packet, const SgeList& sges);
-/// Stores the result of an atomic at the SGEs.
+/// Begins to store the result of an atomic in the memory of the SGEs.
 Placing place_original_slowly(Context& ctx, Qp& qp, const wire::Packet& packet, const SgeList& sges);
-/// Executes an atomic on the region.
+/// Begins to execute an atomic on the region of `at`.
 Placing exchange_slowly(Context& ctx, Qp& qp, const wire::Packet& packet, const Target& at);
 /// Keeps a packet that arrives while an earlier packet of its role waits. Drops the packet if it cannot be kept.
 void keep_behind(Context& ctx, Qp& qp, SlowRole role, const wire::Packet& packet);
@@ -141,7 +143,7 @@ inline bool answer_waits(const Qp& qp) { return qp.slow != nullptr && qp.slow->a
 // ---- both directions
 /// Continues the QPs whose requests are done. Returns true if any request was done.
 bool collect_slow(Context& ctx);
-/// Returns true if the flush must wait, because it would return buffers to the program that a worker may still write.
+/// Returns true if the flush must wait, because a worker may still write buffers that the flush would return to the program.
 bool flush_waits(const Qp& qp);
 /// Drops the packets that wait behind another packet, and the payload that was fetched for outgoing packets.
 void forget_slow(Context& ctx, Qp& qp);

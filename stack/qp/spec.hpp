@@ -46,7 +46,7 @@ struct Owner {
 };
 
 /// The constant properties of a QP. They are stored once, in the engine's object, and the conductor reads them there. The first
-/// cache line serves sending, and the second serves receiving.
+/// cache line contains the fields for sending, and the second contains the fields for receiving.
 struct Spec {
     Type type = Type::rc;
     bool sq_sig_all = false;
@@ -65,11 +65,11 @@ struct Spec {
 };
 static_assert(sizeof(Spec) == 128 && offsetof(Spec, rq) == 64);
 
-/// A request of modify_qp whose values the conductor has checked and resolved. The engine decides whether the transition is legal
-/// (qp/attributes.hpp), because only the engine knows the state of the QP.
+/// A request of modify_qp whose values the conductor has checked and resolved. The engine decides whether the transition is
+/// legal (qp/attributes.hpp), because only the engine has the state of the QP.
 struct Change {
     uint32_t mask = 0;   ///< bits of enum ibv_qp_attr_mask
-    bool trial = false;  ///< the engine only decides, and changes nothing
+    bool trial = false;  ///< the engine checks the transition and changes nothing
     abi::QpAttr attr{};
     wire::PathTemplate path{};  ///< valid with IBV_QP_AV
 };
@@ -92,7 +92,7 @@ struct Decision {
     Nanos at = 0;        ///< time of the decision, by the engine's clock
 };
 
-/// The values that query_qp and status display.
+/// The values of a QP that query_qp and `roci status` report.
 struct Snapshot {
     State state = State::reset;
     bool sq_draining = false;

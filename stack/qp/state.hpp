@@ -1,6 +1,6 @@
-// The state of a QP: plain data, grouped by role. The roles are functions over this state, each in its own file. Only the owning
-// engine changes the state; the conductor reads only the parts that spec.hpp names. Thousands of QPs compete for the cache.
-// Therefore the state is small, each role has its own cache lines, and each message loads only the lines that it needs.
+// The state of a QP: plain data, grouped by role. The roles are functions over this state, each in its own file. Only the
+// owning engine changes the state. The conductor reads only the parts that spec.hpp declares. Thousands of QPs compete for the
+// cache. Therefore the state is small, each role has its own cache lines, and each message loads only the lines that it needs.
 #pragma once
 
 #include <atomic>
@@ -34,7 +34,7 @@ struct Requester {
     bool credits_valid = false;             ///< the peer sends credits
     bool credit_probe = false;              ///< one message beyond the peer's credits is outstanding (IBA 9.7.7.2.5)
     bool blocked = false;                   ///< the record at the cursor has a fault; no later request is sent
-    bool implied_nak_pending = false;       ///< a lost response was requested again, and nothing was acknowledged since
+    bool implied_nak_pending = false;       ///< a lost response was requested again, and no packet was acknowledged since
     uint8_t retries_left = 0, rnr_retries_left = 0;
     uint8_t timeouts_in_a_row = 0;
     SendWindow window;
@@ -183,9 +183,9 @@ struct alignas(64) Qp {
     Owner owner;
     // ---- hot, both roles
     State state = State::reset;
-    bool has_work = false;  ///< the requester may have requests to send, or the client may post requests without a doorbell
+    bool has_work = false;            ///< the requester may have requests, or the client may post without a doorbell
     bool sqd_pending : 1 = false;     ///< in SQD: the SQ_DRAINED event was not raised yet
-    bool notify_drained : 1 = false;  ///< the client asked for the SQ_DRAINED event
+    bool notify_drained : 1 = false;  ///< the client requested the SQ_DRAINED event
     bool established : 1 = false;
     uint8_t linger = 0;
     uint16_t share = 0;  ///< number of the session's share in the run queues

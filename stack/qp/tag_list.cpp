@@ -1,4 +1,4 @@
-// The list of tagged buffers, in posting order.
+// The list of tagged buffers, in the order in which the client posted them.
 #include "qp/tag_matching.hpp"
 
 namespace roci::qp {

@@ -13,7 +13,8 @@ namespace {
 using abi::WcOpcode;
 using abi::WcStatus;
 
-/// If more unexpected messages than this are not reported as handled, completions ask the client for a report.
+/// If the client has not reported more than this number of unexpected messages as handled, completions carry the flag
+/// IBV_WC_TM_SYNC_REQ, which requests a report.
 constexpr uint32_t kMaxLag = 1u << 14;
 
 bool in_phase(const TagSrq& t) { return t.handled == t.unexpected; }
@@ -41,7 +42,7 @@ abi::Cqe match_completion(const TagQp& m, const TagEntry& entry, uint32_t length
 
 // ---- messages -------------------------------------------------------------------------------------------------------
 
-/// Takes the SRQ's next ordinary receive for the message, including its header.
+/// Takes the SRQ's next ordinary receive for the message. The header of the message is stored too.
 TakeRecv take_ordinary(Context& ctx, Qp& qp, const wire::Packet& p, TagMessage kind) {
     const TakeRecv taken = take_recv(ctx, qp, &p);
     if (taken != TakeRecv::ok) return taken;
@@ -75,7 +76,8 @@ void complete_handed(Context& ctx, Qp& qp, abi::Cqe& e, WcStatus status, bool so
     complete_tag(ctx, *qp.spec.srq, &qp, e, solicited);
 }
 
-/// Stores the headers in the matched buffer, so that the client fetches the data. Called when rocid cannot fetch the data.
+/// Stores the headers of a rendezvous request in the matched buffer, so that the client fetches the data. Called when rocid
+/// cannot fetch the data.
 TakeRecv hand_to_client(Context& ctx, Qp& qp, TagEntry& entry, const wire::Packet& p, uint32_t length) {
     TagQp& m = *qp.tags;
     const SgeList sges(ctx, qp.spec.srq->spec.pd, {entry.sges.data(), entry.num_sge});
@@ -108,7 +110,8 @@ TakeRecv take_rendezvous(Context& ctx, Qp& qp, TagEntry& entry, const wire::Pack
     return TakeRecv::ok;
 }
 
-/// Checks the first packet of a tagged message: it must contain all headers, and a rendezvous request must be a single packet.
+/// Checks the first packet of a tagged message. The packet must contain all headers. A rendezvous request must be a single
+/// packet.
 bool well_formed(TmOperation op, const wire::Packet& p) {
     if (op == TmOperation::eager) return p.payload_length >= kTmhBytes;
     return p.info->has(wire::kOnly) && p.payload_length >= kRndvBytes && p.payload_length <= kMaxRndvRequest;
@@ -116,7 +119,7 @@ bool well_formed(TmOperation op, const wire::Packet& p) {
 
 }  // namespace
 
-/// Determines the kind of the message and takes its buffer.
+/// Determines the kind of the message and takes the receive buffer for the message.
 TakeRecv TaggedReceives::take(Context& ctx, Qp& qp, const wire::Packet& p) {
     TagQp& m = *qp.tags;
     m.message = TagMessage::ordinary;
@@ -151,7 +154,8 @@ bool TaggedReceives::locate(const Qp& qp, const wire::Packet& p, Part& part) {
     return true;
 }
 
-/// While a message waits for slow memory, the engine takes no operations of the client (take_tag_operations).
+/// Counts the messages that wait for slow memory. While a message waits, the engine executes no operations of the client
+/// (take_tag_operations).
 void TaggedReceives::waits(Qp& qp, bool begins) {
     uint32_t& unreported = qp.spec.srq->tags->unreported;
     unreported = begins ? unreported + 1 : unreported - 1;

@@ -55,7 +55,7 @@ public:
     /// Returns the first matching entry that is not waiting, or nullptr.
     TagEntry* match(uint64_t tag);
     void remove(TagEntry& entry);
-    /// Allows all entries to match. Called when client and rocid agree on the count of unexpected messages.
+    /// Permits all entries to match messages. Called when client and rocid have the same count of unexpected messages.
     void release_waiting();
 
 private:
@@ -72,9 +72,9 @@ struct alignas(64) TagSrq {
     uint32_t taken = 0;       ///< number of operations taken from the client's ring
     uint32_t returned = 0;    ///< number of handles returned to the client
     uint32_t unexpected = 0;  ///< number of messages that matched no entry, without those that failed
-    uint32_t handled = 0;     ///< number of these messages that the client has handled
+    uint32_t handled = 0;     ///< number of unexpected messages that the client has handled
     bool broken = false;      ///< the indices of the client's ring are invalid; the engine takes no more operations
-    uint32_t unreported = 0;  ///< number of messages that wait for slow memory, so their completions are not written yet
+    uint32_t unreported = 0;  ///< number of messages that wait for slow memory; their completions are not written yet
 };
 
 /// How the current message will be completed.
@@ -102,8 +102,8 @@ struct RendezvousQueue {
     }
 };
 
-/// The tag matching state of a QP. The QP's send queue contains only the READs and FINs of rendezvous. Nothing is fetched from
-/// the client.
+/// The tag matching state of a QP. The QP's send queue contains only the READs and FINs of rendezvous. The engine fetches no
+/// WQEs from the client.
 struct alignas(64) TagQp {
     TagQp();
     TagMessage message = TagMessage::ordinary;

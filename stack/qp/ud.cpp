@@ -1,4 +1,4 @@
-// Unreliable datagrams: addresses of outgoing datagrams and checks of incoming ones (IBA 9.8.3, 10.2.5, 11.4.2.1).
+// Unreliable datagrams: addresses of outgoing datagrams and checks of incoming datagrams (IBA 9.8.3, 10.2.5, 11.4.2.1).
 #include "qp/roles.hpp"
 
 namespace roci::qp {
@@ -27,8 +27,8 @@ void place_datagram(Context& ctx, Qp& qp, const wire::Packet& p) {
     finish_datagram(ctx, qp, p, true);
 }
 
-/// Takes a receive for `bytes`. The QP may still hold the receive of a datagram that was dropped because it could not be kept
-/// (Placing::lost). The next datagram uses that receive.
+/// Takes a receive with a capacity of at least `bytes`. The QP may still hold the receive of a datagram that was dropped
+/// because it could not be kept (Placing::lost). The next datagram uses that receive.
 TakeRecv hold_receive(Context& ctx, Qp& qp, const wire::Packet& p, uint32_t bytes) {
     const RecvWork& work = qp.responder.recv;
     if (work.held) [[unlikely]]
@@ -36,8 +36,8 @@ TakeRecv hold_receive(Context& ctx, Qp& qp, const wire::Packet& p, uint32_t byte
     return take_recv(ctx, qp, &p, bytes);
 }
 
-/// Called for a fault of the QP's owner (IBA 9.9.3.2, class E). Completes the receive with an error. If there is no receive that
-/// could tell the program, raises an event.
+/// Called for a fault of the QP's owner (IBA 9.9.3.2, class E). Completes the receive with an error. If the QP holds no
+/// receive, raises QP_FATAL instead. Moves the QP to ERR.
 void fail_receive(Context& ctx, Qp& qp, RequestFault f, WcStatus status) {
     count(ctx, qp, f);
     const abi::Reason reason = note_fault(ctx, qp, f);

@@ -1,5 +1,5 @@
-// The limits of what a user's QPs send per second, in all engines together. Engines charge each turn to the user. A user who has
-// sent more than permitted gets no turn until the time has passed that the packets take at the permitted rate. Only users with
+// The limits of what a user's QPs send per second, in all engines together. Engines charge each turn to the user. A user who
+// has sent more than permitted gets no turn until the same packets could have been sent at the permitted rate. Only users with
 // such a limit have a UserRate.
 #pragma once
 
@@ -17,8 +17,8 @@ public:
     /// The limits are per second; 0: no limit.
     UserRate(uint64_t bytes, uint64_t packets) : bytes_{bytes}, packets_{packets} {}
 
-    /// Counts what a turn has sent. Returns the time before which the user must not send; the user may go on if this time is
-    /// not after `now`.
+    /// Counts what a turn has sent. Returns the time before which the user must not send. If this time is not after `now`, the
+    /// user may continue to send.
     Nanos charge(Nanos now, uint64_t packets, uint64_t bytes) {
         bytes_.charge(now, bytes);
         packets_.charge(now, packets);
@@ -26,19 +26,19 @@ public:
     }
     /// Returns the time before which the user must not send.
     Nanos due() const { return std::max(bytes_.due(), packets_.due()); }
-    /// Returns true if the user has saved up all time that it may save, like a new user. The object may then be deleted: only its
-    /// measurements are lost.
+    /// Returns true if the user's allowance for a burst is full, as for a new user. The object may then be deleted, because
+    /// only its measurements are lost.
     bool idle(Nanos now) const { return due() + kBurst <= now; }
     void count_wait() { waits_.fetch_add(1, std::memory_order_relaxed); }
-    /// Returns how often the user has lost its turns in an engine for some time.
+    /// Returns how often an engine has parked the user because a limit was exceeded.
     uint64_t waits() const { return waits_.load(std::memory_order_relaxed); }
-    /// Return what the user has sent per second, measured over about a second. Return 0 if the user has no limit of bytes
-    /// (packets), or if there was no measurement within the last two seconds.
+    /// Return what the user has sent per second, measured over about a second. Return 0 if the user has no such limit, or if
+    /// there was no measurement within the last two seconds.
     uint64_t bytes_per_second(Nanos now) const { return bytes_.per_second(now); }
     uint64_t packets_per_second(Nanos now) const { return packets_.per_second(now); }
 
 private:
-    /// kBurst is the unused time that a user may save up for later, ns.
+    /// kBurst limits a burst: a user may send at once what the limit permits in this time, ns.
     static constexpr Nanos kBurst = 1'000'000, kSecond = 1'000'000'000;
     /// Times are in sixteenths of a nanosecond, because a short packet takes few nanoseconds at a high rate.
     static constexpr unsigned kShift = 4;

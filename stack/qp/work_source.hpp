@@ -1,6 +1,5 @@
-// Selects the source of a QP's send work. A QP of a tag matching SRQ executes the rendezvous that it has matched. All other QPs
-// execute the client's send queue. Requester, completion and engine call the functions at the end of this file, so they do not
-// distinguish the two sources.
+// Selects the source of a QP's send work. A QP of a tag matching SRQ sends the READs and FINs of its matched rendezvous. Any
+// other QP executes the client's send queue. The callers use the functions at the end of this file, which select the source.
 #pragma once
 
 #include <concepts>
@@ -27,7 +26,7 @@ struct ClientQueue {
     static bool arm_doorbell(Qp& qp);
     static void report(Context& ctx, Qp& qp, const SendRecord& r, abi::WcStatus status, abi::Reason reason);
 };
-/// READ and FIN of each rendezvous (rendezvous.cpp). The client has no access to the send queue.
+/// The READ and the FIN of each rendezvous (rendezvous.cpp). The client has no access to the send queue.
 struct MatchedRendezvous {
     static bool posted(const Qp& qp);
     static bool fetch(Qp& qp, uint32_t most);
@@ -44,8 +43,8 @@ inline decltype(auto) with_source(const Qp& qp, Use&& use) {
     return use(MatchedRendezvous{});
 }
 
-/// Copies and validates posted work requests while the send queue's depth and PSNs permit. Takes at most `most` from a client's
-/// queue, so that only requests that are sent soon are fetched. Returns true if any request was fetched.
+/// Copies and validates posted work requests while the send queue's depth and PSNs permit. Fetches at most `most` requests from
+/// a client's queue, so that only requests that are sent soon are fetched. Returns true if any request was fetched.
 inline bool fetch(Qp& qp, uint32_t most) {
     return with_source(qp, [&](auto source) { return source.fetch(qp, most); });
 }
@@ -53,8 +52,9 @@ inline bool fetch(Qp& qp, uint32_t most) {
 inline bool posted(const Qp& qp) {
     return with_source(qp, [&](auto source) { return source.posted(qp); });
 }
-/// Called when all posted work is fetched. From now on the client rings the doorbell (see SqShared in abi/rings.hpp). Returns
-/// true if the client may have posted meanwhile; the caller must then execute a full fence and call recheck_doorbell().
+/// Called when all posted work is fetched. After this call, the client rings the doorbell for each post (see SqShared in
+/// abi/rings.hpp). Returns true if the client may have posted meanwhile. The caller must then execute a full fence and call
+/// recheck_doorbell().
 inline bool arm_doorbell(Qp& qp) {
     return with_source(qp, [&](auto source) { return source.arm_doorbell(qp); });
 }
