@@ -1,10 +1,10 @@
-// Counts the time of an engine's rounds, and publishes the engine's counters from time to time.
+// Counts the time of an engine's rounds. Publishes the engine's counters every 128 rounds.
 #include "engine/impl.hpp"
 
 namespace roci::engine {
 namespace {
 
-/// Sets a published value. Only the engine writes it.
+/// Sets a published counter. Only the engine writes the counter.
 void set(uint64_t& value, uint64_t n) { std::atomic_ref(value).store(n, std::memory_order_relaxed); }
 
 uint64_t sum(const auto& values) {
@@ -28,7 +28,7 @@ void publish_device(qp::DeviceCounters& d, const qp::PortTally& t, const qp::Out
 
 }  // namespace
 
-/// Copies the counters of the reorder pool to the engine's table, because other threads may read only that table.
+/// Copies the counters of the reorder pool to the engine's table of counters. Other threads may read only this table.
 void Engine::Impl::publish_reorder() {
     struct Row {
         Counter counter;
@@ -53,8 +53,8 @@ void Engine::Impl::publish_reorder() {
     counters.set(Counter::reorder_held, ctx.reorder->in_use());
 }
 
-/// Called by a round or command that starts at least 1 ms after the last one. No round takes so long, so the kernel gave the CPU
-/// to another thread.
+/// Called by a round or command that starts at least 1 ms after the last round or command. No round takes so long, so the
+/// kernel has given the CPU to another thread. Counts this time as lost, not as busy.
 void Engine::Impl::count_lost(Nanos now) {
     if (now > ctx.now) counters.add(Counter::lost_ns, now - ctx.now);
     busy_from += now - ctx.now;
@@ -68,7 +68,7 @@ void Engine::Impl::count_busy() {
     busy_rounds_from = rounds();
 }
 
-/// Called if either this round or the last one had work, but not both.
+/// Called if this round had work and the last round had none, or the other way round.
 void Engine::Impl::change_busy(bool busy) {
     if (busy) {
         busy_from = ctx.now;
@@ -86,8 +86,8 @@ void Engine::Impl::count_sleep(Nanos from, Nanos to) {
     ctx.now = to;
 }
 
-/// Frames and messages are counted in the engine's own memory, with few instructions. Counters that are sums of such values are
-/// computed here.
+/// Writes the published counters. The engine counts frames and messages in its own memory, which takes few instructions.
+/// Counters that are sums of such counts are computed here.
 void Engine::Impl::publish() {
     if constexpr (!kCounted) return;
     rounds_published = rounds();

@@ -1,6 +1,6 @@
-// Commands from the conductor to an engine, one struct per operation. The conductor creates objects. Commands add objects to an
-// engine, change them or remove them. An engine executes commands in order, between its rounds. The engine sets `error` to 0 or
-// an errno. Other fields that the engine sets are marked "out".
+// Commands from the conductor to an engine, one struct per operation. The conductor creates and frees objects. Commands add
+// objects to an engine, change, query or remove them. An engine executes commands in order, between its rounds. The engine sets
+// `error` to 0 or an errno. Comments mark the other fields that the engine sets with "out".
 #pragma once
 
 #include <cstdint>
@@ -14,15 +14,15 @@
 
 namespace roci::engine {
 
-/// Starts to watch a session's doorbells.
+/// Adds a session to the engine. The engine then collects the session's doorbells.
 struct AttachSession {
     uint32_t session = 0;
     abi::DoorbellPage* doorbells = nullptr;
-    uint32_t user = 0;             ///< UID of the user whose turns the session uses
+    uint32_t user = 0;             ///< UID of the session's user, who gets a share of the engine
     qp::UserRate* rate = nullptr;  ///< limits what the user sends; nullptr: no limit
     int error = 0;
 };
-/// Stops watching a session's doorbells. The session's QPs must have been removed.
+/// Removes a session from the engine. The session's QPs must have been removed.
 struct DetachSession {
     uint32_t session = 0;
 };
@@ -36,25 +36,26 @@ struct AddQp {
 struct ModifyQp {
     qp::Qp* qp = nullptr;
     const qp::Change* change = nullptr;
-    qp::Decision* step = nullptr;  ///< out; `error` is EINVAL if the step is refused
+    qp::Decision* step = nullptr;  ///< out; `error` is EINVAL if the transition is refused
     int error = 0;
 };
 struct QueryQp {
     const qp::Qp* qp = nullptr;
     qp::Snapshot* snapshot = nullptr;  ///< out
-    qp::Journal* journal = nullptr;    ///< out, if the QP has a journal; nullptr: neither journal nor habits are wanted
+    qp::Journal* journal = nullptr;    ///< out, if the QP has a journal; nullptr: the engine sets neither journal nor habits
     int error = 0;
 };
-/// Moves a QP to another session, because the owning session closes its handle of the QP.
+/// Moves a QP to another session, because the owning session closes its handle of the QP (XRC target).
 struct MoveQp {
     qp::Qp* qp = nullptr;
     const qp::Owner* owner = nullptr;
 };
-/// Removes a QP. Afterwards the engine writes no more completions or frames for the QP and does not read its memory. CQEs already
-/// written remain. Fails with EAGAIN while a worker may still write the QP's memory (mem/slow_memory.hpp).
+/// Removes a QP. Afterwards the engine writes no more completions or frames for the QP and does not read the QP's memory. CQEs
+/// that were written before remain. Fails with EAGAIN while a worker thread may still write the QP's memory
+/// (mem/slow_memory.hpp).
 struct RemoveQp {
     qp::Qp* qp = nullptr;
-    bool force = false;  ///< does not wait for workers
+    bool force = false;  ///< removes the QP even if a worker may still write
     int error = 0;
 };
 
@@ -72,7 +73,7 @@ struct QuerySrq {
     uint32_t limit = 0;  ///< out
     int error = 0;
 };
-/// Moves an SRQ to new memory.
+/// Moves an SRQ to the ring `new_queue`.
 struct ResizeSrq {
     qp::Srq* srq = nullptr;
     const rings::RqView* new_queue = nullptr;
@@ -90,20 +91,21 @@ struct ResizeCq {
     int error = 0;
 };
 
-/// Sends a frame other than RoCE.
+/// Sends a frame that is not RoCE, for example ARP.
 struct SendFrame {
     const neighbour::Frame* frame = nullptr;
     int error = 0;
 };
-/// Sends a management datagram.
+/// Sends a management datagram from QP 1.
 struct SendGsi {
     io::GsiSend datagram;
 };
-/// Does nothing. If a barrier is submitted after an earlier barrier was done, the engine runs a whole round between the two.
+/// Does nothing. If a barrier is submitted after an earlier barrier was done, the engine runs a whole round between the two
+/// barriers.
 struct Barrier {};
 
-/// A command to an engine. If an operation has results, the command points to its struct, which the conductor keeps until the
-/// command is done. Other operations travel by value.
+/// A command to an engine. If an operation has results, the command is a pointer to its struct, and the conductor keeps the
+/// struct until the command is done. Other operations are stored in the command by value.
 using Command = std::variant<AttachSession*, DetachSession*, AddQp*, ModifyQp*, QueryQp*, MoveQp*, RemoveQp*, AddSrq*, ModifySrq*,
                              QuerySrq*, ResizeSrq*, RemoveSrq*, ResizeCq*, SendFrame*, SendGsi, Barrier>;
 
@@ -120,7 +122,7 @@ void visit(const Command& command, F&& f) {
         command);
 }
 
-/// Sets the result of a command that no engine will execute.
+/// Sets `error` of a command that no engine will execute, if the command has this field.
 inline void refuse(const Command& command, int error) {
     visit(command, [&](auto& c) {
         if constexpr (requires { c.error; }) c.error = error;

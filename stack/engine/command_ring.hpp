@@ -26,7 +26,7 @@ public:
         return true;
     }
     bool done(Ticket ticket) const { return executed_.load(std::memory_order_acquire) >= ticket; }
-    /// Returns true if the lcore executes no more commands.
+    /// Returns true if the lcore has ended and executes no more commands.
     bool closed() const { return closed_.load(std::memory_order_acquire); }
     /// Refuses all commands that remain in a closed ring.
     void refuse_all(int error) {
@@ -36,8 +36,8 @@ public:
     // ---- called by the lcore
 
     bool waiting() const { return pushed_.load(std::memory_order_acquire) != executed_.load(std::memory_order_relaxed); }
-    /// Calls `run` for at most `most` commands that are in the ring now, not for commands that are pushed meanwhile. Returns the
-    /// number of commands executed.
+    /// Calls `run` for at most `most` commands that are in the ring at the time of the call. Ignores commands that are pushed
+    /// later. Returns the number of commands executed.
     template <class Run>
     uint32_t execute(uint32_t most, Run&& run) {
         Ticket n = executed_.load(std::memory_order_relaxed);

@@ -1,5 +1,6 @@
-// The functions that execute the conductor's commands, one per operation. The engine's own thread calls them between rounds.
-// While it sleeps, the conductor's thread may call those of quiet commands.
+// The functions that execute the conductor's commands, one function per operation. The engine's own thread calls these
+// functions between rounds. While this thread sleeps, the conductor's thread may call the functions of commands for which
+// is_quiet() returns true.
 #include <cerrno>
 
 #include "engine/impl.hpp"
@@ -12,7 +13,7 @@ using Impl = Engine::Impl;
 
 void run(Impl& e, AttachSession& c) { c.error = e.sessions.attach(e.ctx, {c.session, c.user, c.rate}, c.doorbells) ? 0 : ENOMEM; }
 void run(Impl& e, DetachSession& c) { e.sessions.detach(e.ctx, c.session); }
-/// Adds the QP to its session. Returns 0 or an errno.
+/// Adds the QP to its session, so that doorbells of the session activate the QP. Returns 0 or an errno.
 int join_session(Impl& e, qp::Qp& qp) {
     Session* s = e.sessions.find(qp.owner.session);
     e.sessions.enter(e.ctx, s, qp);
@@ -32,8 +33,8 @@ void run(Impl& e, AddQp& c) {
     if (c.error != 0) qp::detach(e.ctx, *c.qp);
 }
 bool owes_responses(const qp::Qp& qp) { return qp.state != qp::State::err && qp::has_responses(qp); }
-/// Sends outstanding responses before a QP is modified or removed. A program may destroy its QP as soon as it has the completion
-/// of a message, but the sender still needs the acknowledgement.
+/// Sends outstanding responses before a QP is modified or removed. A program may destroy its QP as soon as it has the
+/// completion of a message, but the sender of the message still needs the acknowledgement.
 void acknowledge_first(Impl& e, qp::Qp& qp) {
     if (owes_responses(qp)) qp::send_responses(e.ctx, qp, e.config.qp_quantum);
 }
@@ -63,10 +64,10 @@ void leave_session(Impl& e, const qp::Qp& qp) {
 void run(Impl& e, MoveQp& c) {
     leave_session(e, *c.qp);
     c.qp->owner = *c.owner;
-    (void)join_session(e, *c.qp);  // fails only if the session has been removed; then no doorbell is rung for the QP
+    (void)join_session(e, *c.qp);  // fails only if the session was removed; then no doorbell is rung for the QP
 }
-/// Fails with EAGAIN while a worker of slow memory may still write the QP's buffers; the conductor repeats the command later. If
-/// `force` is set, as in the reclaim of a session, removes the QP at once.
+/// Fails with EAGAIN while a worker of slow memory may still write the QP's buffers. The conductor then repeats the command
+/// later. If `force` is set, removes the QP at once. The conductor sets `force` when it reclaims the objects of a session.
 void run(Impl& e, RemoveQp& c) {
     acknowledge_first(e, *c.qp);
     if (!c.force && !qp::close_slow(e.ctx, *c.qp)) {
@@ -83,7 +84,7 @@ qp::Srq** tag_slot(Impl& e, const qp::Srq& srq) {
     if (index >= s->tag_srqs.size()) s->tag_srqs.resize(index + 1);
     return &s->tag_srqs[index];
 }
-/// Only tag matching SRQs have doorbells, so other SRQs are not added.
+/// Adds a tag matching SRQ to its session. Does nothing for other SRQs, because only tag matching SRQs have doorbells.
 void run(Impl& e, AddSrq& c) {
     if (c.srq->tags == nullptr) return;
     qp::Srq** slot = tag_slot(e, *c.srq);
@@ -118,7 +119,7 @@ void run(Impl& e, ResizeCq& c) {
     if (!rings::move_lane(c.cq->lanes[e.config.index], c.new_lane, c.consumer)) c.error = EINVAL;
 }
 void run(Impl& e, SendFrame& c) { c.error = e.send_other(*c.frame); }
-/// If the port is full, the datagram is lost, and its sender repeats it.
+/// If the port is full, the datagram is lost as if the network had dropped it.
 void run(Impl& e, const SendGsi& c) { (void)e.send_management(c.datagram); }
 void run(Impl&, const Barrier&) {}
 
@@ -148,8 +149,9 @@ void Engine::execute(const Command& command, Nanos now, bool asleep) {
     qp::notify_all(impl_->ctx);
 }
 
-/// Drops the prefetched QPs, and CQs without QPs, because these QPs and CQs may be freed soon. If a dropped CQ gets QPs again
-/// instead, its lane must look as if the CQ had never been listed. An event that moderation delays is therefore sent now.
+/// Drops the references to prefetched QPs and to CQs without QPs, because these QPs and CQs may be freed soon. If such a CQ is
+/// not freed and gets QPs again, its lane must be in the state of an unlisted CQ. Therefore an event that moderation delays is
+/// sent now.
 void Engine::let_go() {
     Impl& e = *impl_;
     e.pipeline.forget();

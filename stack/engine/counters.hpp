@@ -1,5 +1,6 @@
 // Counters of an engine. One table defines the storage, the names in `roci status` and the documentation. The engine's thread
-// writes the counters, except commands_waited, which the conductor's thread writes. Any thread may read them with relaxed loads.
+// writes the counters. The only exception is commands_waited, which the conductor's thread writes. Any thread may read the
+// counters with relaxed loads.
 #pragma once
 
 #include <array>
@@ -89,7 +90,7 @@ inline std::string verdict_counter(wire::Verdict v) { return std::string("frames
 
 struct Counters {
     std::array<uint64_t, size_t(Counter::count_)> value{};
-    std::array<uint64_t, size_t(wire::Verdict::count_)> verdict{};  ///< number of frames, by the parser's verdict
+    std::array<uint64_t, size_t(wire::Verdict::count_)> verdict{};  ///< number of frames received, by the parser's verdict
 
     void add(Counter c, uint64_t n = 1) { bump(value[size_t(c)], n); }
     void add(wire::Verdict v, uint64_t n = 1) { bump(verdict[size_t(v)], n); }

@@ -1,4 +1,4 @@
-// The engine's round: doorbells, frames, timers, transmission, notifications.
+// One round of the engine: doorbells, completed accesses to slow memory, timers, transmission, reception and notifications.
 #include "engine/engine.hpp"
 
 #include <bit>
@@ -10,26 +10,27 @@
 namespace roci::engine {
 namespace {
 
-/// Number of rounds for which a QP without work remains on the run queue, so that a busy client need not ring the doorbell. Does
-/// not apply while many QPs are active.
+/// Number of rounds for which a QP without work remains on the run queue. During this time a busy client need not ring the
+/// doorbell. The number does not apply while many QPs are active (crowded).
 constexpr uint8_t kLinger = 32;
 /// Limits per round: frames to send, and QPs to visit per run queue.
 constexpr uint32_t kRoundFrames = 64, kRoundVisits = 256;
-/// Limit of a round's cost if several users had turns within kSharedFor. A message of a user waits for the round in which another
-/// user's frames are sent and received, so these rounds are shorter: 16 full packets, or kRoundFrames short ones.
+/// Limit of a round's cost if QPs of several users had turns within kSharedFor. A message of a user waits for the round in
+/// which frames of another user are sent and received. Therefore these rounds are shorter: 16 full packets, or kRoundFrames
+/// short packets.
 constexpr uint64_t kSharedRoundCost = 2 * qp::kShareQuantum;
-/// Time for which rounds remain short after the turn of another user. A user who waits for each message has a turn at least this
-/// often, unless the scheduler stops the user's program.
+/// Time for which rounds remain short after the turn of another user, ns. A QP of a user who waits for each message has a turn
+/// at least this often, unless the scheduler stops the user's program.
 constexpr Nanos kSharedFor = 10'000'000;
-/// Limit of bursts that a round receives from a port. The round receives another burst only after a full burst.
+/// Limit of bursts that a round receives from a port. A round receives another burst only after a full burst.
 constexpr uint32_t kRoundBursts = 8;
 constexpr uint32_t kFrameCopies = 64;
 /// Number of rounds between two calls of settle_sleepers(). Each call executes a full fence.
 constexpr uint32_t kSettleEvery = 64;
 
-/// Returns the cost of a turn for the shares of users and sessions. The cost is never 0, because a turn without a packet costs
-/// time too, for example if the port is full. A requester's turn also costs a packet per QP that will receive a copy of a
-/// multicast packet.
+/// Returns the cost that a turn subtracts from the credit of the session and user. The cost is never 0, because a turn without
+/// a packet costs time too, for example if the port is full. For a multicast packet, run_requesters() adds the cost of one
+/// packet per QP that will receive a copy.
 uint64_t cost(uint32_t packets, uint64_t bytes) { return uint64_t{packets + 1} * qp::kPacketCost + bytes; }
 
 qp::TurnEnd turn_end(uint32_t worked, bool more) {
@@ -39,8 +40,8 @@ qp::TurnEnd turn_end(uint32_t worked, bool more) {
 
 bool flushing(const qp::Qp& qp) { return qp.state == qp::State::err || qp.state == qp::State::sqe; }
 
-/// Called when a QP becomes idle. Cancels its timer if the QP has no deadline any more, because the timer would only wake a
-/// sleeping engine.
+/// Called when a QP becomes idle. Cancels the QP's timer if the QP has no deadline any more, because the timer would only wake
+/// a sleeping engine.
 void forget_timer(qp::Context& ctx, qp::Qp& qp) {
     const bool keeps = qp.keeps_requests || qp.keeps_responses;  // the QP keeps frames for a limited time only
     if (qp.state != qp::State::err && !keeps && qp.requester.deadlines.earliest() == kNever) ctx.wheel.cancel(qp.timer);
@@ -88,7 +89,8 @@ Engine::Impl::~Impl() {
 
 // ---- doorbells ------------------------------------------------------------------------------------------------------
 
-/// Handles a doorbell that belongs to no QP, but possibly to a tag matching SRQ.
+/// Handles a doorbell that belongs to no QP. If the doorbell belongs to a tag matching SRQ, executes the SRQ's operations. If
+/// operations remain, sets the doorbell again.
 [[gnu::cold, gnu::noinline]] void Engine::Impl::ring_tags(Session& s, uint32_t slot) {
     const uint32_t index = slot - abi::kFirstTagSlot;
     qp::Srq* srq = index < s.tag_srqs.size() ? s.tag_srqs[index] : nullptr;
@@ -114,7 +116,7 @@ bool Engine::Impl::look_for_doorbells() {
 }
 
 uint32_t Engine::Impl::collect_doorbells(Session& s, uint32_t most) {
-    std::array<uint32_t, 64> rung;  // the slots of one word; their QPs are prefetched, then processed
+    std::array<uint32_t, 64> rung;  // slots with a doorbell; their QPs are prefetched, then activated
     uint32_t count = 0;
     const auto ring_all = [&] {
         if (count == 0) return;
@@ -140,8 +142,8 @@ bool Engine::Impl::run_timers() {
 
 // ---- transmitting ---------------------------------------------------------------------------------------------------
 
-/// The number of frames that a round may still send, and the cost that it may still spend. Each turn of a QP reduces both. A
-/// flushed work request counts as a frame.
+/// The number of frames that a round may still send, and the cost that the round may still spend. Each turn of a QP reduces
+/// both. A flushed work request counts as a frame.
 struct Engine::Impl::Budget {
     uint32_t left;
     uint64_t cost_left;
@@ -154,7 +156,8 @@ struct Engine::Impl::Budget {
     bool exceeds(const Budget& kept) const { return left > kept.left && cost_left > kept.cost_left; }
 };
 
-/// Notes whose turn it is. User 0 has the QPs without a session.
+/// Records the user whose QP has its turn. If QPs of different users have turns within kSharedFor, the next rounds are short.
+/// User 0 has the QPs without a session.
 inline void Engine::Impl::note_user(uint16_t user) {
     if (user == 0) return;
     if (user != last_user) {
@@ -164,9 +167,10 @@ inline void Engine::Impl::note_user(uint16_t user) {
     last_turn = ctx.now;
 }
 
-/// Gives turns to responders. They come before requesters, because the QPs that received requests in the previous round are still
-/// in the caches. While requesters wait, responders get at most half of a round: half of its frames and half of its cost.
-/// Otherwise the long responses to one user's READs would leave little time for the short messages of another user.
+/// Sends the responses of the responders in the run queue. Responders are served before requesters, because the QPs that
+/// received requests in the previous round are still in the caches. While requesters wait, responders get at most half of the
+/// frames and half of the cost of a round. Otherwise the long responses to one user's READs would leave little time for the
+/// short messages of another user.
 [[gnu::always_inline]] inline void Engine::Impl::run_responders(Budget& budget) {
     const Budget kept = ctx.requesters.empty() ? Budget{} : Budget{budget.left / 2, budget.cost_left / 2};
     for (uint32_t n = std::min(ctx.responders.count(), kRoundVisits); n != 0 && budget.exceeds(kept) && !ctx.responders.empty();
@@ -190,7 +194,8 @@ inline void Engine::Impl::note_user(uint16_t user) {
     }
 }
 
-/// Gives a turn to a requester. Returns the number of frames that the requester sent or of work requests that it flushed.
+/// Executes the turn of one requester. Returns the number of frames that the requester sent, or of work requests that were
+/// flushed.
 uint32_t Engine::Impl::serve(qp::Qp& qp) {
     if (flushing(qp)) {
         const uint32_t before = qp.requester.queue.tail() + qp.rq_cursor.consumed;
@@ -202,8 +207,9 @@ uint32_t Engine::Impl::serve(qp::Qp& qp) {
     return sent;
 }
 
-/// Called for a requester that leaves the run queue. If all posted requests are fetched, the client must ring the doorbell from
-/// now on. Otherwise the QP returns to the run queue at once if it can send, or later by an event (an ACK or a timer).
+/// Called for a requester that leaves the run queue. If all posted requests are fetched, the client must ring the doorbell for
+/// the next post. Otherwise the QP returns to the run queue at once if it can send, or later at an event such as an ACK or a
+/// timer.
 void Engine::Impl::rest(qp::Qp& qp) {
     if (!qp.has_work && !flushing(qp)) return;
     if (qp::posted(qp)) return look_again(qp);
@@ -218,8 +224,8 @@ void Engine::Impl::look_again(qp::Qp& qp) {
     if (flushing(qp) ? !qp::flush_waits(qp) : qp::has_requests(ctx, qp)) qp::activate(ctx, qp);
 }
 
-/// Checks the send queues of all QPs that became idle in this round once more. One fence per round precedes the checks, instead
-/// of one per QP, because a fence waits until all earlier stores have reached the cache.
+/// Checks once more the send queues of all QPs that became idle in this round. A single fence precedes all these checks,
+/// because a fence waits until all earlier stores have reached the cache.
 void Engine::Impl::settle() {
     if (resting.empty()) return;
     std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -238,8 +244,8 @@ void Engine::Impl::settle_sleepers() {
     qp::settle_sleepers(ctx);
 }
 
-/// Gives turns to the requesters in the run queue until the round's budget of frames or cost is spent, or until kRoundVisits
-/// turns were given. The next round continues with the next QP. Without a limit per round, thousands of QPs would fill rings and
+/// Serves the requesters in the run queue until the round's budget of frames or cost is spent, or until kRoundVisits requesters
+/// were served. The next round continues with the next QP. Without a limit per round, thousands of QPs would fill rings and
 /// pools, and frames would leave the caches before their receiver reads them.
 [[gnu::always_inline]] inline void Engine::Impl::run_requesters(Budget& budget) {
     const bool prefetches = crowded();
@@ -271,7 +277,7 @@ void Engine::Impl::settle_sleepers() {
     settle();
 }
 
-/// Returns true if a requester that has had its turn can use another turn at once.
+/// Returns true if a requester whose turn has ended has work for another turn at once.
 bool Engine::Impl::has_more(const qp::Qp& qp, uint32_t worked) const {
     return flushing(qp) ? worked != 0 : qp.has_work && qp::has_requests(ctx, qp);
 }
@@ -316,7 +322,8 @@ bool Engine::poll(Nanos now) {
     any |= e.run_timers();
     any |= e.run_turns();
     for (qp::Outbox& out : e.ctx.outbox) any |= out.flush() != 0;
-    // Receiving comes after sending, so that frames to the same device or to its loopback peer are received in the same round.
+    // The engine receives after it has sent, so that frames to the same device or to its loopback peer are received in the same
+    // round.
     for (uint32_t port = 0; port < e.ports.size(); ++port) {
         unsigned got = e.receive(port);
         any |= got != 0;
@@ -365,7 +372,7 @@ void Engine::settle_sleepers() {
 }
 
 void Engine::stop_lingering() {
-    if (impl_->crowded()) return;  // no QP lingers then
+    if (impl_->crowded()) return;  // then no QP without work is on the run queue
     impl_->ctx.requesters.for_each([](qp::Qp& qp) { qp.linger = 0; });
 }
 

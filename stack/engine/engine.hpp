@@ -1,6 +1,6 @@
-// The engine does all work of one lcore, without I/O of its own. Its inputs are frames, commands, doorbells and the time. Its
-// outputs are frames, CQEs and events. One thread calls poll(). The engine never blocks. The engine itself makes no system call
-// in poll(), except if a memory pool must grow, for example for frames that arrive out of order.
+// The engine does all work of one lcore, without I/O of its own. The inputs of the engine are frames, commands, doorbells and
+// the time. Its outputs are frames, CQEs and events. One thread calls poll(). The engine never blocks. poll() itself makes no
+// system call, except if a memory pool must grow, for example for frames that arrive out of order.
 #pragma once
 
 #include <cstdint>
@@ -29,22 +29,22 @@ struct Config {
     uint32_t qp_quantum = 32;      ///< frames that a QP may send per turn
     uint32_t max_inflight = 256;   ///< unacknowledged packets that a QP may have, 8..8192
     uint32_t ack_every = 32;       ///< a requester requests an ACK at least once per this number of packets
-    bool loss_reports = false;     ///< exchanges loss reports with peers that know them
-    bool selective_repeat = true;  ///< sends only the lost packets again if the peer keeps the packets behind them
+    bool loss_reports = false;     ///< exchanges loss reports with peers that support them
+    bool selective_repeat = true;  ///< sends only lost packets again, if the peer keeps the packets behind a lost packet
     cc::Limits congestion{};       ///< the engine sets max_window to max_inflight
     uint32_t event_ring = 4096;
-    uint32_t reorder_frames = 1024;     ///< PSNs behind a missing one for which a QP keeps frames; rounded up to a power of two
+    uint32_t reorder_frames = 1024;  ///< distance from a missing PSN within which a QP keeps frames; rounded up to a power of two
     uint64_t reorder_bytes = 32 << 20;  ///< bytes of memory for the kept frames of all QPs of the engine
 };
 
-/// External memory for the counters, such as a page that other processes may read. The engine does not own this memory. Without
-/// external memory, the engine counts in memory of its own.
+/// External memory for the counters, such as a page that other processes may read. The engine does not own this memory. If
+/// there is no external memory, the engine counts in memory of its own.
 struct CounterPlaces {
     Counters* engine = nullptr;
     std::vector<qp::DeviceCounters*> devices;
 };
 
-/// Alignment keeps the writes of other threads away from the cache line that each call reads.
+/// The alignment prevents other threads from writing to the cache line that each call reads.
 class alignas(64) Engine {
 public:
     /// ports[i] belongs to device i. The ports are not owned and must outlive the engine.
@@ -52,21 +52,22 @@ public:
     ~Engine();
     Engine(const Engine&) = delete;
 
-    /// Runs one round: doorbells, frames of every port, timers, transmission. Returns true if there was anything to do.
+    /// Runs one round: doorbells, timers, transmission, and frames of every port. Returns true if there was any work.
     bool poll(Nanos now);
-    /// Executes one command. Called by the thread that calls poll(), or, with `asleep`, by another thread while that thread
-    /// sleeps.
+    /// Executes one command. The thread that calls poll() calls this function. While that thread sleeps, another thread may
+    /// call this function with `asleep` set.
     void execute(const Command& command, Nanos now, bool asleep = false);
-    /// Returns true if the command would leave the engine neither work, nor events, nor new references to CQs. Another thread may
+    /// Returns true if the command leaves the engine no work, no events and no new references to CQs. Another thread may
     /// execute such a command while the engine's thread sleeps.
     bool is_quiet(const Command& command) const;
-    /// Drops references to objects that may be freed soon and that the engine keeps from one round to the next: CQs without QPs,
-    /// and QPs whose data it prefetches. Called by the thread that calls poll(), before it notes a new epoch (base/epoch.hpp).
+    /// Drops references that the engine keeps from one round to the next and whose objects may be freed soon. These objects are
+    /// CQs without QPs, and QPs whose data the engine prefetches. Called by the thread that calls poll(), before this thread
+    /// passes a fence (base/epoch.hpp).
     void let_go();
-    /// Returns true if the engine has yet to send notifications about entries in CQs. These CQs must not be freed before
-    /// let_go().
+    /// Returns true if the engine must still notify clients about entries in CQs. These CQs must not be freed before let_go().
     bool keeps_cqs() const;
-    /// Counts a command that the conductor waited for. Called by the conductor's thread, the only writer of this counter.
+    /// Counts a command for which the conductor had to wait because the ring was full. Called by the conductor's thread, which
+    /// is the only writer of this counter.
     void count_waited_command();
     /// Returns the next time at which poll() has work without new input. Returns kNever if only input causes work. If the result
     /// is not after `now`, there is work at once.
@@ -74,24 +75,25 @@ public:
     /// Returns true if a doorbell is set, another engine has handed frames over, or a worker has completed a request for slow
     /// memory. Called after the lcore has set its sleeping flag.
     bool doorbell_pending() const;
-    /// Returns a mask of engines: bit e is set if frames were handed to engine e since the last call. The caller wakes those that
-    /// sleep.
+    /// Returns a mask of engines. Bit e is set if frames were handed to engine e since the last call. The caller wakes those
+    /// engines that sleep.
     uint32_t take_wake_mask();
-    /// Returns the threads of clients that sleep while they poll a CQ and that must be woken. The caller wakes them after poll()
-    /// and clears the list.
+    /// Returns the threads of clients that may sleep while they poll a CQ, and whose CQ has new entries. The caller wakes these
+    /// threads after poll() and clears the list.
     LineVector<rings::Sleeper>& sleepers();
-    /// Adds threads to sleepers() that fell asleep while entries were written to their CQs. Called before the lcore yields its
-    /// CPU.
+    /// Adds to sleepers() the threads that began to sleep while entries were written to their CQs. Also publishes the counters.
+    /// Called before the lcore yields its CPU.
     void settle_sleepers();
-    /// Stops watching QPs without work from the next round on; their clients ring the doorbell instead. Called before the engine
-    /// sleeps.
+    /// Removes QPs without work from the run queue in the next round. Their clients then ring the doorbell. Called before the
+    /// engine sleeps.
     void stop_lingering();
     /// Reports that the lcore slept in this interval.
     void slept(Nanos from, Nanos to);
     io::EventRing& events();
-    /// For tests, between rounds: describes a violated invariant of a QP, or returns nullptr.
+    /// Returns a description of a violated invariant of a QP, or nullptr. For tests, between rounds.
     const char* check() const;
-    /// Any thread may read the counters. Those of frames and messages are published every 128 rounds and by settle_sleepers().
+    /// Any thread may read the counters. The counters of frames and messages are published every 128 rounds and by
+    /// settle_sleepers().
     const Counters& counters() const;
     const qp::DeviceCounters& device_counters(uint32_t device) const;
 

@@ -1,5 +1,5 @@
-// Passes frames for QP 1, ARP and similar frames to the conductor, and sends the conductor's MADs and frames. This code is not on
-// the hot path: it gets received frames only if their QP number is unknown or if they are not RoCE.
+// Passes frames for QP 1, ARP and similar frames to the conductor, and sends the conductor's MADs and frames. This code is not
+// on the hot path. Received frames reach this code only if their QP number is unknown or if they are not RoCE.
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -38,12 +38,12 @@ void Engine::Impl::notify_conductor() {
 namespace {
 
 constexpr uint16_t kEtherArp = 0x0806;
-constexpr uint32_t kMacs = 12;  // bytes before the tag
+constexpr uint32_t kMacs = 12;  // bytes of the two MAC addresses, before the VLAN tag
 constexpr uint8_t kIcmp = 1, kIcmpV6 = 58, kUnreachable = 3, kUnreachableV6 = 1;
 
 /// Returns true for ARP, ICMP and ICMPv6 frames. The check must be fast, because the engine may receive all frames of a kernel
-/// interface. Sets `unreachable` for ICMP "unreachable". The caller only counts such a frame, because a connection ends only by
-/// its own retries (IBA 9.7.6.1.3).
+/// interface. Sets `unreachable` for ICMP "unreachable". The caller only counts such a frame, because a connection ends only
+/// when its own retries are exhausted (IBA 9.7.6.1.3).
 bool concerns_port(const io::RxFrame& f, uint32_t tag, bool& unreachable) {
     if (f.length < wire::kEthLength + tag + wire::kIpv4Length + 8 || f.length - tag > neighbour::kMaxFrame) return false;
     const uint8_t* l3 = f.data + wire::kEthLength + tag;
@@ -71,7 +71,7 @@ void Engine::Impl::take_other(uint32_t port, const io::RxFrame& frame) {
     if (own == nullptr || own->vlan != wire::vlan_id(frame.data)) return;
     if (unreachable) return counters.add(Counter::icmp_unreachable);
     if (!own->answers) return;
-    neighbour::Frame copy;  // the copy has no tag, because the conductor knows the VLAN of the port
+    neighbour::Frame copy;  // the copy has no VLAN tag, because the conductor has the VLAN of the port
     copy.port = port;
     copy.length = frame.length - tag;
     std::memcpy(copy.bytes.data(), frame.data, kMacs);

@@ -19,7 +19,7 @@ namespace roci::engine {
 struct alignas(64) Engine::Impl {
     static constexpr uint32_t kMaxBurst = 256;
     static constexpr uint32_t kCrowd = 64;
-    /// Frames that a QP may send per turn while QPs of several users wait.
+    /// Number of frames that a QP may send per turn while QPs of several users wait.
     static constexpr uint32_t kContendedQuantum = 8;
 
     Config config;
@@ -28,7 +28,7 @@ struct alignas(64) Engine::Impl {
     qp::Context ctx;
     io::EventRing events;
     Counters own_counters;
-    /// Alignment keeps other engines from writing to the same cache lines.
+    /// The alignment prevents other engines from writing to the same cache lines.
     struct alignas(64) OwnDevice {
         qp::DeviceCounters counters;
     };
@@ -39,16 +39,16 @@ struct alignas(64) Engine::Impl {
     std::array<wire::Packet, kMaxBurst> packets;
     std::array<qp::Qp*, kMaxBurst> owners;
     io::FrameCopies copies;
-    uint32_t wake_mask = 0;  ///< engines to which frames were handed over
+    uint32_t wake_mask = 0;  ///< bit e: frames were handed over to engine e
     PrefetchPipeline pipeline;
-    LineVector<qp::Qp*> resting;  ///< QPs that became idle in this round; their clients ring the doorbell from now on
+    LineVector<qp::Qp*> resting;  ///< QPs that became idle in this round; their clients must ring the doorbell
     uint32_t rounds_unsettled = 0;
-    Nanos shared_until = 0;  ///< end of the time in which rounds are short because several users had turns
+    Nanos shared_until = 0;  ///< end of the time with short rounds, because QPs of several users had turns
     Nanos last_turn = 0;
     uint16_t last_user = 0;  ///< user of the last turn; 0: none
     bool started = false;
     static constexpr uint32_t kPublishEvery = 128;
-    bool was_busy = false;                 ///< the last round had something to do
+    bool was_busy = false;                 ///< the last round had work
     uint32_t rounds_left = kPublishEvery;  ///< number of rounds until the counters are published
     uint64_t rounds_published = 0;
     Nanos busy_from = 0;            ///< start of the busy time that is not counted yet, without lost time
@@ -72,7 +72,7 @@ struct alignas(64) Engine::Impl {
     /// Returns true if kCrowd or more requesters wait for a turn. The nearest cache cannot hold the data of so many QPs, so the
     /// engine prefetches the data.
     bool crowded() const { return ctx.requesters.count() >= kCrowd; }
-    /// Returns true if several users had turns in the last time.
+    /// Returns true if QPs of several users had turns recently (kSharedFor).
     bool shared_by_users() const { return ctx.now < shared_until; }
     inline void note_user(uint16_t user);
     /// Returns the number of frames that a QP may send per turn.
@@ -94,7 +94,8 @@ struct alignas(64) Engine::Impl {
     void count_busy();
     void change_busy(bool busy);
     void count_sleep(Nanos from, Nanos to);
-    /// Called before `ctx.now`, which is the time of the last round or command or the end of the last sleep, becomes `now`.
+    /// Called before `ctx.now` is set to `now`. `ctx.now` is the time of the last round or command, or the end of the last
+    /// sleep. If the interval is too long for a round, counts it as lost time.
     void note_gap(Nanos now) {
         if constexpr (!kCounted) return;
         constexpr Nanos kTaken = 1'000'000;

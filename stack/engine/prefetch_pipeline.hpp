@@ -1,6 +1,7 @@
-// Prefetches the data of QPs whose turn comes soon. Thousands of QPs do not fit into the nearest cache, and a chain of pointers
-// leads from a QP to the data of a message. The pipeline therefore visits each QP of the run queue some turns early, in several
-// steps. Each step reads what the previous step has prefetched. Values that a client may change meanwhile are used as hints only.
+// Prefetches the data of QPs that will have their turn soon. Thousands of QPs do not fit into the nearest cache, and a chain of
+// pointers leads from a QP to the data of a message. The pipeline therefore visits each QP of the run queue some turns early,
+// in several steps. Each step reads the data that the previous step has prefetched. A client may change its ring meanwhile, so
+// values from the ring are used as hints only.
 #pragma once
 
 #include <algorithm>
@@ -73,7 +74,7 @@ private:
     }
 
     const mem::KeyTable& keys_;
-    std::array<const qp::Qp*, kSteps> stages_{};  ///< QPs by the last step that was executed for them
+    std::array<const qp::Qp*, kSteps> stages_{};  ///< QPs, indexed by the last step that was executed for the QP
 };
 
 }  // namespace roci::engine

@@ -1,4 +1,5 @@
-// Receives bursts: parses the frames, looks up the QPs, then executes the packets. Hands over frames of other engines' QPs.
+// Receives bursts of frames: parses the frames, looks up their QPs, then executes the packets. Passes frames for QPs of another
+// engine to that engine.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -10,15 +11,16 @@
 namespace roci::engine {
 namespace {
 
-/// Returns true if a datagram QP accepts the frame's destination: an address of its port, or a group that the QP is attached to.
+/// Returns true if the frame's destination is an address of the datagram QP's port, or a multicast group that the QP is
+/// attached to.
 bool for_this_port(const qp::Shared& shared, uint32_t port, const wire::Packet& p) {
     if (p.dest_qp.value == io::kMulticastQpn) return true;  // the QP was found by its group
     const io::PortAddresses* own = shared.addresses.find(port);
     return own != nullptr && std::find(own->gids.begin(), own->gids.end(), p.dest_gid()) != own->gids.end();
 }
 
-/// Returns true if the frame comes from the QP's peer. A connected QP accepts no other frames. Source and destination must be
-/// those of the QP's path, reversed (A17.4.5).
+/// Returns true if the frame comes from the peer of a connected QP. A connected QP accepts no other frames. The frame's source
+/// must be the destination of the QP's path, and the frame's destination must be the source of the path (A17.4.5).
 bool from_peer(const qp::Qp& qp, const wire::Packet& p) {
     if (qp.path.length == 0 || qp.path.ipv6 != p.ipv6) return false;
     const uint8_t* mine = qp.path.bytes + qp.path.l3_offset;
@@ -34,8 +36,8 @@ bool same_vlan(const qp::Shared& shared, const qp::Qp& qp, const wire::Packet& p
     return own != nullptr && own->vlan == wire::vlan_id(p.frame);
 }
 
-/// Number of bytes at which a batch ends. The frames of a batch are parsed first and executed afterwards. Payloads must still be
-/// in the nearest cache when they are copied, so a batch must be small.
+/// A batch ends at the frame with which the batch reaches this number of bytes. The frames of a batch are parsed first and
+/// executed afterwards. Payloads must still be in the nearest cache when they are copied, so a batch must be small.
 constexpr uint32_t kBatchBytes = 8 << 10;
 
 bool receives(qp::State s) { return s != qp::State::reset && s != qp::State::init && s != qp::State::err; }
@@ -45,8 +47,8 @@ bool receives(qp::State s) { return s != qp::State::reset && s != qp::State::ini
     return false;
 }
 
-/// Performs the checks that precede those of requester and responder (IBA 9.6.1): service, partition, state, VLAN and address. If
-/// a check fails, the frame is counted and silently dropped.
+/// Performs the checks that precede the checks of requester and responder (IBA 9.6.1): service, partition, state, VLAN and
+/// address. If a check fails, counts the frame and returns false, and the frame is silently dropped.
 bool acceptable(Engine::Impl& e, const qp::Qp& qp, const wire::Packet& p) {
     const bool datagram = qp.spec.type == qp::Type::ud;
     if (qp::service_of(qp.spec.type) != wire::service_of(p.opcode)) return refuse(e, Counter::wrong_service);
@@ -62,7 +64,7 @@ bool acceptable(Engine::Impl& e, const qp::Qp& qp, const wire::Packet& p) {
 
 constexpr uint8_t kCongestionExperienced = 3;
 
-/// Accepts a notification only from the QP's peer, because any host could send notifications.
+/// Handles a congestion notification (CNP). Accepts a CNP only from the QP's peer, because any host could send CNPs.
 [[gnu::noinline]] void take_notification(Engine::Impl& e, qp::Qp& qp, const wire::Packet& p) {
     const bool known = qp.spec.type != qp::Type::ud && from_peer(qp, p) && same_vlan(e.shared, qp, p);
     e.counters.add(known ? Counter::cnp_received : Counter::wrong_address);
@@ -72,7 +74,7 @@ constexpr uint8_t kCongestionExperienced = 3;
     cc::on_cnp(rq.congestion, qp.adaptation, e.ctx.congestion, e.ctx.now, rq.round_trip.smoothed());
 }
 
-/// Accepts loss reports only from the peer of a reliable connection.
+/// Handles a loss report or an inquiry. Accepts such a packet only from the peer of a reliable connection.
 [[gnu::noinline]] void take_report(Engine::Impl& e, qp::Qp& qp, const wire::Packet& p) {
     const qp::Type type = qp.spec.type;
     const bool reliable = type == qp::Type::rc || type == qp::Type::xrc_send || type == qp::Type::xrc_recv;
@@ -109,7 +111,8 @@ void dispatch(Engine::Impl& e, qp::Qp& qp, const wire::Packet& p) {
     qp::receive_response(e.ctx, qp, p);
 }
 
-/// Hands a frame to another engine. Returns true if that engine has accepted the frame. take_back() gets the frame back later.
+/// Passes a frame to another engine without copying. Returns true if the ring of that engine had room. take_back() later
+/// receives the frame from that engine.
 bool hand_over(Engine::Impl& e, uint32_t to, uint32_t port, const io::RxFrame& frame, const wire::Packet& p) {
     io::HandoverLane& lane = e.shared.handover->lane(e.config.index, to);
     if (lane.away == io::HandoverLane::kSize || !lane.there.push({frame, port, p}))
@@ -120,7 +123,7 @@ bool hand_over(Engine::Impl& e, uint32_t to, uint32_t port, const io::RxFrame& f
     return true;
 }
 
-/// Returns the packet with its pointers moved to a copy of its frame.
+/// Returns a packet whose pointers point to `to`, a copy of the frame.
 wire::Packet moved(const wire::Packet& p, const uint8_t* to) {
     wire::Packet q = p;
     q.frame = to;
@@ -129,7 +132,7 @@ wire::Packet moved(const wire::Packet& p, const uint8_t* to) {
     return q;
 }
 
-/// Sends a copy of a multicast frame to another engine, because each engine delivers to its own QPs.
+/// Passes a copy of a multicast frame to another engine, because each engine delivers only to its own QPs.
 void hand_copy(Engine::Impl& e, uint32_t to, uint32_t port, const io::RxFrame& frame, const wire::Packet& p) {
     io::HandoverLane& lane = e.shared.handover->lane(e.config.index, to);
     uint8_t* buffer = lane.away == io::HandoverLane::kSize || frame.length > wire::kMaxFrame ? nullptr : e.copies.take();
@@ -204,8 +207,8 @@ bool take_in(Engine::Impl& e, io::HandoverLane& lane) {
 
 }  // namespace
 
-/// Prefetches the data of a packet's QP. If few QPs are active, the QP itself is in the cache, but the receive WQE that its
-/// client has posted is not.
+/// Prefetches data for the packet. If many QPs are active, prefetches the QP. If few QPs are active, the QP is already in the
+/// cache. The function then prefetches the responder and the receive WQE that the client has posted.
 void Engine::Impl::ask_for_state(const qp::Qp& qp, const wire::Packet& p) const {
     if (crowded()) return qp::prefetch_basics(qp);
     __builtin_prefetch(&qp.responder);
@@ -235,7 +238,7 @@ void Engine::Impl::parse_batch(uint32_t port, unsigned first, unsigned end) {
     }
 }
 
-/// Prefetches the data that the packets need. Used while many QPs are active, between parsing and execution. Each step is
+/// Prefetches the data that the packets need. Called between parsing and execution while many QPs are active. Each step is
 /// executed for all packets before the next step begins.
 void Engine::Impl::fetch_ahead(unsigned first, unsigned end) {
     ROCI_STAGE(ahead);
@@ -258,7 +261,8 @@ void Engine::Impl::fetch_ahead(unsigned first, unsigned end) {
     each([&](const qp::Qp&, const wire::Packet& p) { mem::prefetch<2>(shared.keys, p.rkey, p.va); });
 }
 
-/// Executes frames[first, end). Moves the frames that are no longer needed to frames[done, …). Returns the new `done`.
+/// Executes frames[first, end). Moves the frames that are no longer needed to the places from frames[done] on. Returns the new
+/// `done`.
 unsigned Engine::Impl::execute_batch(uint32_t port, unsigned first, unsigned end, unsigned done) {
     ROCI_STAGE(lookup);
     for (unsigned i = first; i < end; ++i) {

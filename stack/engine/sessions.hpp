@@ -1,6 +1,6 @@
 // The sessions that an engine serves, grouped by user. look_around() selects the sessions whose doorbells a round collects.
-// Users take turns, as in the run queues. A user therefore delays the others only by a bounded time, however many doorbells the
-// user rings or sessions the user opens.
+// Users are served one after the other, as in the run queues. A user therefore delays other users only for a limited time,
+// however many doorbells the user rings or sessions the user opens.
 #pragma once
 
 #include <cstdint>
@@ -26,29 +26,29 @@ struct alignas(64) Session {  // no cache line is shared with another engine
 
 class Sessions {
 public:
-    /// Limits per round: users, sessions and doorbells; and doorbells per session. A collection handles whole words of 64
-    /// doorbells, so it may exceed the limit of doorbells by up to 63.
+    /// Limits per round: number of users, sessions and doorbells, and number of doorbells per session. A collection handles
+    /// whole words of 64 doorbells, so the number of doorbells may exceed a limit by up to 63.
     static constexpr uint32_t kRoundUsers = 32, kRoundSessions = 32, kRoundRings = 512, kSessionRings = 256;
 
     struct Owner {
         uint32_t session = 0, uid = 0;
         qp::UserRate* rate = nullptr;  ///< nullptr: no limit
     };
-    /// Adds a session. Returns false if there are too many sessions.
+    /// Adds a session of a user. Returns false if there are too many sessions or users.
     bool attach(qp::Context& ctx, const Owner& owner, abi::DoorbellPage* page);
     /// Removes a session whose QPs have been removed before.
     void detach(qp::Context& ctx, uint32_t id);
     /// Returns nullptr if there is no session with this number.
     Session* find(uint32_t id);
-    /// Counts the QP's turns for `session` from now on, or for no session if `session` is nullptr.
+    /// Moves the QP to the share of `session` in the run queues, or to share 0 if `session` is nullptr.
     void enter(qp::Context& ctx, const Session* session, qp::Qp& qp);
 
     template <class Visit>
     void for_each(Visit visit) const {
         for (const auto& [id, s] : all_) visit(*s);
     }
-    /// Collects the doorbells of the sessions whose turn it is. look(session, limit) collects those of one session and returns
-    /// their number.
+    /// Collects doorbells of the next users and sessions, within the limits per round. look(session, limit) collects the
+    /// doorbells of one session and returns their number. Returns true if there was a doorbell.
     template <class Look>
     bool look_around(Look look) {
         const auto count = uint32_t(users_.size());
@@ -73,7 +73,7 @@ private:
         uint32_t uid = 0;
         uint16_t number = 0;  ///< number of the user in the run queues
         LineVector<Session*> sessions;
-        uint32_t next = 0;  ///< the session whose turn is next
+        uint32_t next = 0;  ///< index of the session to be served next
     };
 
     template <class Look>
@@ -94,7 +94,7 @@ private:
 
     std::map<uint32_t, std::unique_ptr<Session>> all_;  ///< all sessions by ID
     LineVector<std::unique_ptr<User>> users_;           ///< users that have sessions
-    std::vector<bool> shares_{true}, numbers_{true};    ///< numbers that are in use; 0 is for QPs without a session
+    std::vector<bool> shares_{true}, numbers_{true};    ///< true: the number is in use; 0 is for QPs without a session
     uint32_t next_user_ = 0;
 };
 
