@@ -1,6 +1,6 @@
-// The adaptive policy controls congestion by delay (delay.cpp) and by notifications. A notification reduces the window by a share
-// that grows with the frequency of notifications, as in DCTCP (RFC 8257). If round trips reach the target of the delay before a
-// switch marks frames, only the delay limits the window.
+// The adaptive policy controls congestion by delay (delay.cpp) and by congestion notifications (CNPs). A notification reduces
+// the window by a fraction that grows with the frequency of notifications, as in DCTCP (RFC 8257). If round trips reach the
+// target of the delay policy before a switch marks frames, only the delay limits the window.
 #include "cc/policies.hpp"
 
 namespace roci::cc {
@@ -21,7 +21,7 @@ void relax(State& s, uint32_t intervals) {
 void notified_adaptive(Controller& c, State& s, const Limits& l, Nanos now, uint32_t round_trip) {
     const uint32_t interval = std::max(uint32_t(l.notify_every), kShortest);
     const uint32_t since = uint32_t(now) - s.raised_at;
-    if (since < interval / 2) return;  // too early: a peer's notifications are about `interval` apart
+    if (since < interval / 2) return;  // too early: the peer sends notifications at intervals of about `interval`
     s.raised_at = uint32_t(now);
     if (s.slow_start) {
         s.alpha = kWhole;

@@ -1,6 +1,6 @@
-// Congestion control of a QP. A controller limits how much the QP may send without an acknowledgement, and gives the earliest
-// time of the next request. A controller is plain data; the policy selects the functions. Nothing here depends on queues, frames
-// or timers.
+// Congestion control of a QP. A controller limits the number of unacknowledged packets of the QP and sets the earliest time of
+// the next request. A controller is plain data. The policy selects the functions that work on the controller. The code of this
+// folder does not depend on queues, frames or timers.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@ namespace roci::cc {
 enum class Policy : uint8_t {
     fixed_window,  ///< the maximum window; after a timeout a small window, which doubles per round trip
     delay,         ///< a window that keeps the round trip near a target
-    dcqcn,         ///< a rate that congestion notifications reduce; time and sent bytes raise it again
+    dcqcn,         ///< a rate that congestion notifications reduce; time and sent bytes raise the rate again
     adaptive,      ///< like delay; notifications reduce the window, too
     count_,
 };
 const char* policy_name(Policy p);
 
-/// Limits and parameters of the policies. apps/rocid/options.cpp explains those that can be configured.
+/// Limits and parameters of the policies. apps/rocid/options.cpp describes the configurable parameters.
 struct Limits {
     uint32_t max_window = 256;          ///< packets
     uint32_t first_window = 2;          ///< packets; window of a QP that is new or was idle, except with fixed_window
@@ -75,7 +75,7 @@ struct State {
 };
 static_assert(sizeof(State) == 60);
 
-/// Starts the congestion control of a QP from its initial state.
+/// Sets the controller and the state of a QP to their initial values for this policy.
 void start(Controller& c, State& s, const Limits& limits, Policy policy, uint32_t packet_bytes);
 
 /// Returns the window in whole packets, at least one.
@@ -109,7 +109,7 @@ struct Row {
 extern const Row kPolicies[];
 inline const Row& row(const Controller& c) { return kPolicies[size_t(c.policy)]; }
 
-/// Returns true for the fixed window. The fixed window neither paces nor counts bytes.
+/// Returns true for the policy fixed_window, which neither delays requests nor counts bytes.
 inline bool rests(const Controller& c) { return c.policy == Policy::fixed_window; }
 /// Returns true for a fixed window at its maximum. Only a timeout changes such a window.
 inline bool rests_open(const Controller& c, const Limits& l) { return rests(c) && c.window >= l.max_window * kFraction; }

@@ -1,8 +1,8 @@
-// This file implements the reaction point of DCQCN (Zhu et al., SIGCOMM 2015). A notification cuts the rate; frequent
-// notifications cut it more. Afterwards both time and sent bytes raise the rate: first back to its previous value, then by
-// small steps, then by large ones. No timer is needed, because raises that have become due by time are computed when the QP
-// sends, or receives an acknowledgement or a notification. While there is no rate limit, as before the first notification, the
-// window starts small and grows by a half per round trip.
+// The reaction point of DCQCN (Zhu et al., SIGCOMM 2015). A congestion notification cuts the rate. The more frequent the
+// notifications are, the larger each cut is. Afterwards both time and sent bytes raise the rate. The first raises return to the
+// previous rate. Then the rate grows by small steps and later by large steps. No timer is needed, because raises by time are
+// computed when the QP sends or receives an acknowledgement or a notification. There is no rate limit before the first
+// notification. While there is no rate limit, the window starts small and grows by a half per round trip.
 #include "cc/policies.hpp"
 
 namespace roci::cc {
@@ -10,8 +10,8 @@ namespace {
 
 constexpr uint8_t kFastRaises = 5, kMostRaises = 63;
 constexpr uint32_t kLeastRate = 1'000;     ///< bytes per millisecond
-constexpr uint32_t kNoLimit = 12'500'000;  ///< bytes per millisecond (100 Gb/s); at this rate, the rate is no longer limited
-constexpr uint32_t kMostIdleRaises = 200;  ///< number of raises without traffic after which the rate is no longer limited
+constexpr uint32_t kNoLimit = 12'500'000;  ///< bytes per millisecond (100 Gb/s); from this rate on, there is no rate limit
+constexpr uint32_t kMostIdleRaises = 200;  ///< number of raises without traffic after which there is no rate limit
 constexpr uint32_t kBurst = 8192;          ///< bytes that a QP may send at once after a pause
 
 void raise(State& s, const Limits& l) {
@@ -78,8 +78,8 @@ void notified_dcqcn(Controller& c, State& s, const Limits& l, Nanos now, uint32_
         s.alpha = 2 * kWhole / l.first_cut;
         s.slow_start = false;
     } else {
-        // A notification has no effect if it comes earlier than the peer may send it, or before the last cut can have shortened
-        // a queue.
+        // Ignores a notification that arrives earlier than the peer may send the next one. Also ignores a notification that
+        // arrives before the last cut can have shortened a queue.
         if (uint32_t(now) - s.cut_at < std::max(uint32_t(l.notify_every / 2), round_trip)) return;
         catch_up(s, l, now);
         if (s.rate == 0) return;

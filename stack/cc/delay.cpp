@@ -1,16 +1,18 @@
 // Congestion control by delay. While round trips are shorter than a target, the window grows by a fraction of a packet per
-// round trip. While they are longer, the window shrinks in proportion to the excess over the target, at most once per round
-// trip and by at most a half. The target is a configured time and does not depend on when a flow began, so that flows which
-// share a queue become equal. target() describes the exceptions. A window below one packet acts as a pause between packets.
-// Several packets per round trip are measured, and only the shortest of these times counts: a queue delays all packets, a busy
-// host only some. If the times of consecutive packets differ much, hosts delay packets at random, and the target is longer.
-// If the window shrinks and round trips stay long, there are two possible reasons: other flows fill the queue (TCP), or the
-// delay is not in queues (a host without a free CPU). In both cases the QP becomes contended: long round trips do not shrink
-// the window any more, until a round trip shows that the queue is short. If the queue becomes shorter without a cut by this QP,
-// another flow has lost a packet and reduced its window. A contended QP then reduces its window, too, because it would
-// otherwise take what the other flow gives up: a full queue seldom drops packets of both.
-// A loss indicates congestion only if the queue is about as long as the longest one that was measured, because a queue that has
-// held more packets before does not overflow now.
+// round trip. While round trips are longer than the target, the window shrinks in proportion to the excess over the target. The
+// window shrinks at most once per round trip, and at most by a half. The target is a configured time and does not depend on
+// when a flow began. Therefore flows that share a queue get equal windows. target() describes the exceptions. A window below
+// one packet acts as a pause between packets.
+// Several packets per round trip are measured, and only the shortest of these times counts. The reason is that a queue delays
+// all packets, but a busy host delays only some packets. If the times of consecutive packets differ much, hosts delay packets
+// at random. The target is then longer.
+// If round trips stay long although the window shrinks, there are two possible reasons. Either other flows (such as TCP) fill
+// the queue, or the delay is not in queues (a host has no free CPU). In both cases the QP becomes contended: long round trips
+// do not shrink the window any more, until a round trip shows that the queue is short. If the queue becomes shorter without a
+// cut by this QP, another flow has lost a packet and reduced its window. A contended QP then reduces its window too. Otherwise
+// the QP would take the share that the other flow has given up, because a full queue seldom drops packets of both flows.
+// A loss indicates congestion only if the queue is about as long as the longest measured queue. A shorter queue does not
+// overflow, because the same queue has held more packets before.
 #include "cc/policies.hpp"
 
 namespace roci::cc {
@@ -24,7 +26,8 @@ constexpr uint32_t kQueueUnit = 64;            ///< ns
 constexpr uint32_t kMostDifference = 1 << 17;  ///< ns; limit of the effect of one sample on State::jitter
 constexpr uint16_t kMostMeasured = 256;        ///< largest number of samples in a round
 constexpr uint32_t kJitterShift = 3;           ///< the weight of one round trip in State::jitter is 1/2^kJitterShift
-/// Together with a growth of half a packet per round trip, a cut to 7/10 takes as much of the link as TCP does (RFC 9438 4.3).
+/// A flow that grows by half a packet per round trip and cuts its window to 7/10 gets the same share of a link as TCP (RFC 9438
+/// 4.3).
 constexpr uint32_t kYieldKeeps = 7, kYieldOf = 10;
 
 /// Returns the longest value of State::queue since the QP was idle or, if the QP is contended, since its last cut. Losses at a
@@ -32,23 +35,25 @@ constexpr uint32_t kYieldKeeps = 7, kYieldOf = 10;
 uint32_t& longest_queue(State& s) { return s.bytes; }
 bool is_shorter_than_before(State& s) { return s.queue < longest_queue(s) - longest_queue(s) / 4; }
 
-/// Returns the time by which the target is longer because hosts delay packets at random. A small jitter is ignored, because
-/// bursts of other flows cause it, too. The factor is small, because a flow with a wide window measures a longer jitter than the
-/// others and would take their share.
+/// Returns the time that is added to the target `base`, because hosts delay packets at random. A small jitter is ignored,
+/// because bursts of other flows also cause a small jitter. The added time is limited. A flow with a wide window measures a
+/// longer jitter than other flows, and with a larger factor this flow would take their share.
 uint32_t allowance(const State& s, uint32_t base) {
     const uint32_t jitter = s.jitter * kQueueUnit, ignored = base / 10;
     return jitter <= ignored ? 0 : std::min((jitter - ignored) * 3, base / 3 * 2);
 }
 
-/// Returns the target round trip. Narrow windows get a longer target than wide ones, so that flows which share a queue become
-/// equal. In a network with long round trips, the target is 5/4 of the shortest one measured. A longer target would be unfair: if
-/// a flow began while other flows filled the queue, its shortest round trip includes time in the queue.
+/// Returns the target round trip. Narrow windows get a longer target than wide windows, so that flows that share a queue get
+/// equal windows. In a network with long round trips, the target is 5/4 of the shortest measured round trip. A longer target
+/// would be unfair: if a flow began while other flows filled the queue, the shortest round trip of this flow includes time in
+/// the queue.
 uint32_t target(const Controller& c, const State& s, const Limits& l, uint32_t shortest) {
     const uint32_t base = uint32_t(l.target) + allowance(s, uint32_t(l.target));
     return std::max(base + uint32_t(uint64_t{2} * l.target * kFraction / (kFraction + c.window)), shortest + shortest / 4);
 }
 
-/// Called when round trips stay long although the window shrinks. Restores the window before these cuts.
+/// Called when round trips stay long although the window shrinks. Marks the QP as contended and restores the window before the
+/// cuts.
 void contend(Controller& c, State& s) {
     s.contended = true;
     set_window(c, std::max({uint32_t{c.window}, s.before, kWindowAfterTimeout * kFraction}));
@@ -61,8 +66,8 @@ void measure_queue(State& s, const Acked& a) {
     longest_queue(s) = std::max<uint32_t>(longest_queue(s), s.queue);
 }
 
-/// Reduces the window of a contended QP if another flow has reduced its own window. A window of two packets, the smallest one
-/// of TCP (RFC 5681), is not reduced, because it takes nothing from others.
+/// Reduces the window of a contended QP if another flow has reduced its own window. A window of two packets is not reduced,
+/// because this is also the smallest window of TCP (RFC 5681).
 void yield_too(Controller& c, State& s, const Acked& a) {
     constexpr uint32_t kLeast = kWindowAfterTimeout * kFraction;
     if (uint32_t(a.now) - s.cut_at < 2 * a.smoothed) {  // the QP's own cut shortens the queue
@@ -98,7 +103,7 @@ void measure_jitter(State& s) {
     s.jitter = uint16_t(s.jitter - (s.jitter >> kJitterShift) + (mean >> kJitterShift));
 }
 
-/// Collects the samples of about one round trip, then evaluates the shortest one.
+/// Collects the samples of about one round trip, then evaluates the shortest sample.
 void collect(Controller& c, State& s, const Limits& l, const Acked& a) {
     if (a.sample == 0) return;
     const uint32_t difference = a.sample > s.last ? a.sample - s.last : s.last - a.sample;
@@ -123,7 +128,7 @@ uint32_t step(const Controller& c, const State& s, uint32_t packets) {
 
 void grow(Controller& c, State& s, const Limits& l, const Acked& a) {
     if (s.crowded && !s.contended) return;
-    // A window of which less than a half is used does not show whether the network permits a larger one.
+    // If less than half of the window is used, the QP cannot show whether the network permits a larger window.
     if (uint64_t{a.in_flight} * 2 * kFraction < c.window) return;
     set_window(c, std::min(c.window + std::max(step(c, s, a.packets), 1u), l.max_window * kFraction));
 }
@@ -156,8 +161,9 @@ void acked_delay(Controller& c, State& s, const Limits& l, const Acked& a) {
 
 namespace {
 
-/// Returns true if a loss probably happened by chance. A loss at a short queue is such a loss, and therefore excuses one later
-/// loss at a long queue, too. The longest queue is slowly forgotten, because another path may have a smaller buffer.
+/// Returns true if a loss probably happened by chance. A loss at a short queue is such a loss. A loss at a short queue also
+/// excuses one later loss at a long queue. Each loss at a short queue reduces the stored length of the longest queue, because
+/// another path may have a smaller buffer.
 bool is_chance(State& s) {
     if (is_shorter_than_before(s)) {
         if (s.excused != kMostExcuses) ++s.excused;
@@ -171,7 +177,8 @@ bool is_chance(State& s) {
 
 }  // namespace
 
-/// Reduces the window after a loss, but only by the packets that were in queues, so that the link stays full.
+/// Reduces the window after a loss that did not happen by chance. Removes only the packets that were in queues, so that the
+/// link stays full.
 void lost_delay(Controller& c, State& s, const Limits&, Nanos now, uint32_t round_trip) {
     if (!s.contended && is_chance(s)) return;
     if (uint32_t(now) - s.cut_at < round_trip) return;

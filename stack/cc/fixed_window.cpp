@@ -1,6 +1,6 @@
-// The fixed window is small after a timeout, so that many QPs that send to one slow peer share the peer's capacity. With full
-// windows, the QPs would repeat the same packets many times. A NAK does not reduce the window, because a peer that responds can
-// receive packets.
+// The policy fixed_window. The window is small after a timeout, so that many QPs that send to one slow peer share the capacity
+// of the peer. With full windows, the QPs would repeat the same packets many times. A NAK does not reduce the window, because a
+// peer that sends a NAK can receive packets.
 #include "cc/policies.hpp"
 
 namespace roci::cc {

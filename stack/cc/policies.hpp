@@ -13,11 +13,11 @@ inline constexpr uint32_t kLeastWindow = kFraction / 64;
 inline constexpr uint32_t kLongestPause = 10'000'000;  ///< ns; longest pause between packets if the window is below one packet
 
 // ---- slow_start.cpp: common functions of delay and dcqcn
-/// Reduces the window of a QP that was idle to the first window, because the QP's measurements are out of date.
+/// If the QP was idle, discards its measurements, because they are out of date, and reduces the window to the first window.
 void forget_if_idle(Controller& c, State& s, const Limits& l, Nanos now);
 
 inline void set_window(Controller& c, uint32_t window) { c.window = std::min(window, kFullWindow) & 0xffffff; }
-/// delay: begins to collect the samples of another round trip.
+/// Policy delay: begins to collect the samples of another round trip.
 inline void begin_round(State& s, Nanos now) {
     s.round_at = uint32_t(now);
     s.best = s.differences = 0;

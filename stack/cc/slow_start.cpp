@@ -3,13 +3,13 @@
 namespace roci::cc {
 namespace {
 
-/// ns; idle time after which the measurements of the network are out of date. The pauses of a working program are shorter.
+/// ns; idle time after which the measurements of the network are out of date. A program that works has shorter pauses.
 constexpr uint32_t kIdle = 1'000'000;
 
 }  // namespace
 
 void forget_if_idle(Controller& c, State& s, const Limits& l, Nanos now) {
-    const uint32_t pause = c.window < kFraction ? kLongestPause : 0;  // the controller itself makes such a QP pause
+    const uint32_t pause = c.window < kFraction ? kLongestPause : 0;  // the controller itself delays the requests of such a QP
     if (uint32_t(now) - s.active_at < kIdle + pause) return;
     s.active_at = uint32_t(now);
     s.contended = false;
