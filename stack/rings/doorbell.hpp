@@ -1,4 +1,5 @@
-// rocid's end of the doorbell protocol (see SqShared in abi/rings.hpp): collects doorbells, and stops watching idle send queues.
+// rocid's end of the doorbell protocol (see SqShared in abi/rings.hpp). These functions collect doorbells and mark send queues
+// as idle.
 #pragma once
 
 #include <atomic>
@@ -9,15 +10,15 @@
 
 namespace roci::rings {
 
-/// Returns true if a doorbell may be set. The caller has set the sleeping flag and executed a full fence before.
+/// Returns true if a doorbell may be set. Before this call, the caller has set the sleeping flag and executed a full fence.
 inline bool doorbell_pending(abi::DoorbellPage& page) {
     for (uint64_t& word : page.summary)
         if (std::atomic_ref(word).load(std::memory_order_seq_cst) != 0) return true;
     return false;
 }
 
-/// Returns true if a client has announced a doorbell. The check must be fast, because every round of an engine makes it and most
-/// rounds find no doorbell.
+/// Returns true if a client has set a bit in the summary of the page. This check must be fast, because each round of an engine
+/// performs the check, and most rounds find no doorbell.
 inline bool any_doorbell(abi::DoorbellPage& page) {
     uint64_t any = 0;
 #pragma GCC unroll 16
@@ -25,11 +26,12 @@ inline bool any_doorbell(abi::DoorbellPage& page) {
     return any != 0;
 }
 
-/// Clears the doorbells that are set and calls visit(slot) for each. Returns the number of doorbells plus the number of empty
-/// words that a client announced. The scan begins with word `from` of the page and ends after the word with doorbell number
-/// `most`. The remaining doorbells stay set, and `from` becomes the start of the next call. The function clears the summary
-/// before the words, and a client sets the word before the summary. A doorbell that is set meanwhile is therefore collected now,
-/// or its summary bit remains set for the next call. kDoorbellSlots bounds the work, whatever a client writes.
+/// Clears the doorbells that are set and calls visit(slot) for each of them. Returns the number of doorbells plus the number of
+/// empty words whose summary bit a client has set. The scan begins at word `from` of the page. The scan ends after the word in
+/// which this number reaches `most`. Then the remaining doorbells stay set, and `from` is set to the word where the next call
+/// begins. The function clears the summary before the words, and a client sets the word before the summary. A doorbell that is
+/// set meanwhile is therefore collected now, or its summary bit remains set for the next call. kDoorbellSlots bounds the work,
+/// whatever a client writes.
 template <class Visit>
 uint32_t collect_doorbells(abi::DoorbellPage& page, uint32_t& from, uint32_t most, Visit visit) {
     if (!any_doorbell(page)) return 0;
@@ -37,7 +39,7 @@ uint32_t collect_doorbells(abi::DoorbellPage& page, uint32_t& from, uint32_t mos
     const uint32_t first = from / 64;
     const uint64_t above = ~uint64_t{0} << (from % 64);
     uint32_t count = 0;
-    // Visits the first summary word twice: first its part from `from` on, at last its part below `from`.
+    // The first summary word is visited twice: at the beginning its part from `from` on, at the end its part below `from`.
     for (uint32_t i = 0; i <= kSummaries; ++i) {
         const uint32_t s = (first + i) % kSummaries;
         std::atomic_ref summary(page.summary[s]);
@@ -51,7 +53,7 @@ uint32_t collect_doorbells(abi::DoorbellPage& page, uint32_t& from, uint32_t mos
                 return count;
             }
             uint64_t bits = std::atomic_ref(page.words[w]).exchange(0, std::memory_order_seq_cst);
-            if (bits == 0) ++count;  // an announced word without a doorbell costs as much as a doorbell
+            if (bits == 0) ++count;  // a summary bit without a doorbell costs as much as a doorbell
             for (; bits != 0; bits &= bits - 1) {
                 visit(w * 64 + uint32_t(std::countr_zero(bits)));
                 ++count;
@@ -67,12 +69,12 @@ void collect_doorbells(abi::DoorbellPage& page, Visit visit) {
     collect_doorbells(page, from, abi::kDoorbellSlots, visit);
 }
 
-/// Executes the first of the two steps by which the engine stops watching a send queue. A full fence separates the steps, and
-/// many queues may share the fence. From this step on, the client rings the doorbell when it posts. The step does not read
-/// `idle`, because a load would wait for the cache line.
+/// Executes the first of two steps by which the engine stops polling a send queue. A full fence separates the steps. Many
+/// queues may share one fence. After this step, the client rings the doorbell when it posts. The step does not read `idle`,
+/// because a load would wait for the cache line.
 inline void announce_idle(const SqView& sq) { std::atomic_ref(sq.shared->idle).store(1, std::memory_order_release); }
 /// Executes the second step, after the fence. The engine has fetched the WQEs before index `taken`. Returns false if the client
-/// has posted more WQEs; the engine then continues to watch the queue. A doorbell for these WQEs is harmless.
+/// has posted more WQEs; the engine then continues to poll the queue. A doorbell for these WQEs is harmless.
 inline bool stays_idle(const SqView& sq, uint32_t taken) {
     if (!sq.posted(taken)) return true;
     std::atomic_ref(sq.shared->idle).store(0, std::memory_order_relaxed);

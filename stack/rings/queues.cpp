@@ -8,8 +8,8 @@
 namespace roci::rings {
 namespace {
 
-/// Reads the client's `consumer`. A valid value lies between the last one and `produced`. An invalid value is ignored; at worst
-/// the lane then stays full.
+/// Reads the client's `consumer`. A valid value lies between the last valid value and `produced`. An invalid value is ignored.
+/// In the worst case the lane then stays full.
 void refresh_consumer(CqLane& lane) {
     const uint32_t said = std::atomic_ref(lane.shared->consumer).load(std::memory_order_acquire);
     if (lane.produced - said <= lane.produced - lane.consumer_seen) lane.consumer_seen = said;
@@ -61,14 +61,14 @@ uint64_t event_due(const Cq& cq, const CqLane& lane) {
 
 bool notify(Cq& cq, bool solicited, io::EventRing& events) {
     if (cq.channel == abi::kNoHandle) return true;
-    // rocid writes the entry, then reads `arm`. The client writes `arm`, then reads entries. With a full fence on both sides, at
-    // least one side sees the other's write.
+    // rocid writes the entry, then reads `arm`. The client writes `arm`, then reads entries. With a full fence on both sides,
+    // at least one side reads the value that the other side has written.
     std::atomic_thread_fence(std::memory_order_seq_cst);
     const uint32_t arm = std::atomic_ref(cq.shared->arm).load(std::memory_order_acquire);
     uint32_t fired = cq.fired.load(std::memory_order_relaxed);
     if (arm == fired || ((arm & 1) != 0 && !solicited)) return true;
-    // Several engines may compete. The engine that changes `fired` sends the event. The other engines either see that the event
-    // for this `arm` was sent, or try again later.
+    // Several engines may call this function for one CQ at the same time. The engine that changes `fired` sends the event. Each
+    // other engine either finds that the event for this `arm` was sent, or tries again later.
     if (!cq.fired.compare_exchange_strong(fired, arm, std::memory_order_acq_rel)) return fired == arm;
     const io::Event event{.kind = io::Event::Kind::completion,
                           .session = cq.session,
@@ -81,8 +81,8 @@ bool notify(Cq& cq, bool solicited, io::EventRing& events) {
         std::atomic_ref(cq.shared->fired).store(arm, std::memory_order_relaxed);
         return true;
     }
-    // Sets `fired` back, unless another engine has meanwhile sent an event for a newer `arm`. In that case, that event is
-    // sufficient.
+    // Sets `fired` back, unless another engine has sent an event for a newer `arm` meanwhile. The event of the other engine is
+    // then sufficient.
     uint32_t mine = arm;
     return !cq.fired.compare_exchange_strong(mine, fired, std::memory_order_acq_rel);
 }

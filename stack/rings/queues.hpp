@@ -13,7 +13,8 @@
 
 namespace roci::rings {
 
-/// Location of a client's send queue. The conductor checked this location in the arena when it created the QP.
+/// Location of a client's send queue. When the conductor created the QP, it checked that the queue lies within the memory
+/// shared with the client.
 struct SqView {
     abi::SqShared* shared = nullptr;  ///< the slots follow this header
     uint32_t depth = 0;               ///< power of two
@@ -28,7 +29,7 @@ struct SqView {
     }
 };
 
-/// Location of a receive queue or SRQ.
+/// Location of a client's receive queue or SRQ.
 struct RqView {
     abi::RqShared* shared = nullptr;  ///< the slots follow this header
     uint32_t depth = 0;
@@ -40,8 +41,8 @@ struct RqView {
     uint32_t producer() const { return std::atomic_ref(shared->producer).load(std::memory_order_acquire); }
 };
 
-/// The engine's position in a receive queue. The engine seldom reads the client's index, because the client writes the cache line
-/// of the index with every post, and each read by the engine makes the client fetch the line again.
+/// The engine's position in a receive queue. The client writes the cache line of its index with every post. Each read of the
+/// index by the engine makes the client fetch this cache line again. Therefore the engine seldom reads the index.
 struct RqCursor {
     uint32_t consumed = 0;  ///< free-running index of the next receive
     uint32_t seen = 0;      ///< last value of producer()
@@ -69,7 +70,7 @@ struct alignas(64) CqLane {
     uint32_t depth = 0;  ///< power of two
     uint32_t produced = 0;
     uint32_t consumer_seen = 0;
-    bool dirty = false;        ///< has entries for which notify() has not been called
+    bool dirty = false;        ///< has entries for which notify() has not returned true
     bool solicited = false;    ///< one of the entries since the last notify() is solicited or reports an error
     bool unsettled = false;    ///< has entries for which take_sleeper() was not yet called after a fence
     uint8_t lies = 0;          ///< number of consecutive wake-ups that found no sleeping thread, at most 255
@@ -95,7 +96,7 @@ struct Cq {
     uint32_t moderation_count = 0, moderation_period_us = 0;
 };
 
-/// A thread of a client that may sleep on a word of a CQ. rocid reports the result of each wake-up by woke().
+/// A thread of a client that may sleep on the futex `word` of a CQ. After each wake-up, rocid calls woke() with the result.
 struct Sleeper {
     uint32_t* word = nullptr;
     CqLane* lane = nullptr;
@@ -107,11 +108,12 @@ struct Sleeper {
     }
 };
 
-/// Collects an engine's entries and writes them together. The cache lines of CQs come from the clients' cores. The engine would
-/// wait for the line of each single write, but waits for all lines of a batch at the same time.
+/// Collects an engine's entries and writes them to the CQs together. The cache lines of CQs come from the clients' cores. If
+/// the engine wrote entries one by one, it would wait for each cache line in turn. With a batch, the engine waits for all lines
+/// at the same time.
 class Completions {
 public:
-    /// Adds an entry whose `seq` is set. The client can see the entry after write_out() at the latest.
+    /// Adds an entry whose `seq` is set. The client can see the entry at the latest after write_out().
     void add(abi::Cqe& slot, const abi::Cqe& e) {
         if (count_ == kRoom) write_out();
         slots_[count_] = &slot;
@@ -132,19 +134,19 @@ enum class PushResult : uint8_t { ok, overrun };
 /// client has not polled. If the lane is full, marks the CQ as dead and returns overrun. The caller raises IBV_EVENT_CQ_ERR if
 /// the CQ was not dead before. If the lane is full and ignore_overrun is set, drops the new entry and returns ok.
 PushResult push(Cq& cq, uint32_t lane, abi::Cqe& e, Completions& out);
-/// Returns the time at which this lane's event is due under moderation (ibv_modify_cq): one period after the first entry. Returns
-/// 0 if the event is due now, because the lane has enough entries or there is no moderation.
+/// Returns the time at which the completion event of this lane is due under moderation (ibv_modify_cq): one period after the
+/// first entry. Returns 0 if the event is due now, because the lane has enough entries or there is no moderation.
 uint64_t event_due(const Cq& cq, const CqLane& lane);
 /// Called after a batch of push(). Sends a completion event if the CQ is armed for an event of this kind. Returns false if the
-/// event ring is full or another engine is sending; the caller calls again later with the same `solicited`.
+/// event ring is full or another engine is sending. The caller then calls again later with the same `solicited`.
 bool notify(Cq& cq, bool solicited, io::EventRing& events);
 /// Called after entries were written. Returns true if a thread that polls this CQ may be sleeping and must be woken
-/// (abi::CqShared). A client can set `sleeping` without sleeping. After 16 consecutive wake-ups that found no sleeping thread,
-/// the function therefore returns true for one in 64 calls only.
+/// (abi::CqShared). A client can set `sleeping` without sleeping. Therefore, after 16 consecutive wake-ups that found no
+/// sleeping thread, the function returns true only for one in 64 calls.
 bool take_sleeper(Cq& cq, CqLane& lane);
 /// Moves a lane to the memory of `to` (resize_cq). The entries that the client has not polled begin at the free-running index
-/// `consumer`; in the new memory they begin at index 0. Returns false, and changes nothing, if `consumer` is invalid or `to` is
-/// too small.
+/// `consumer`. In the new memory, these entries begin at index 0. Returns false, and changes nothing, if `consumer` is invalid
+/// or `to` is too small.
 [[nodiscard]] bool move_lane(CqLane& lane, const CqLane& to, uint32_t consumer);
 
 }  // namespace roci::rings
