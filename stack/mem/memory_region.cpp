@@ -17,16 +17,16 @@ const Segment* segment_at(const MemoryRegion& r, uint64_t offset) {
     return offset - s.offset < s.length ? &s : nullptr;
 }
 
-/// Returns true if the memory is still mapped. Called after the access, because the SIGBUS guard may replace lost pages and
-/// poison the region during the copy.
+/// Returns true if the memory is still mapped. Called after the access, because during the copy the SIGBUS guard may replace
+/// lost pages and mark the region as poisoned.
 bool whole(const MappedRegion* mapped) {
     std::atomic_signal_fence(std::memory_order_acq_rel);
     return mapped == nullptr || !mapped->poisoned.load(std::memory_order_relaxed);
 }
 bool intact(const Segment& s) { return whole(s.mapped); }
 
-/// Stores the last bytes of a range last. A library memcpy may store the beginning of a long range last, but programs poll its
-/// end.
+/// Stores a range, and its last 8 bytes last, because programs poll the end of a buffer. A library memcpy may store the
+/// beginning of a long range last.
 void store_tail_last(std::byte* to, const std::byte* from, uint64_t length) {
     constexpr uint64_t kTail = 8;
     if (length <= kTail) {
@@ -69,7 +69,7 @@ bool walk(const MemoryRegion& r, uint64_t va, uint64_t length, Op op) {
     return true;
 }
 
-/// Returns the segment of a region with a single segment if this segment contains the range, otherwise nullptr.
+/// If the region has a single segment and this segment contains the range, returns the segment. Otherwise returns nullptr.
 const Segment* single(const MemoryRegion& r, uint64_t va, uint64_t length) {
     if (r.segments.size() != 1 || length == 0 || !inside(r, va, length)) return nullptr;
     const Segment& s = r.segments.front();

@@ -1,6 +1,6 @@
-// Memory regions and the table that resolves lkeys and rkeys to them. The conductor writes the table, and engines read it without
-// a lock. The conductor publishes a slot with release order. To free a region, the conductor clears the slot and waits until
-// every engine has passed a fence (base/epoch.hpp).
+// Memory regions and the table that resolves lkeys and rkeys to memory regions. The conductor writes the table, and engines
+// read it without a lock. The conductor publishes a slot with release order. To free a region, the conductor clears the slot
+// and waits until every engine has passed a fence (base/epoch.hpp).
 #pragma once
 
 #include <atomic>
@@ -39,14 +39,14 @@ struct MappedRegion {
 
 class SlowWorker;  // slow_memory.hpp
 
-/// A client's address space, for memory that rocid could not map. The client can delay an access without limit, so only the
-/// worker of the client's user accesses the memory. read() and write() return false on failure.
+/// A client's address space, for memory that rocid could not map. The client can delay an access without limit. Therefore only
+/// a worker thread, one per user, accesses this memory. read() and write() return false on failure.
 class RemoteProcess {
 public:
     virtual ~RemoteProcess() = default;
     virtual bool read(uint64_t client_address, std::byte* out, uint64_t length) = 0;
     virtual bool write(uint64_t client_address, const std::byte* in, uint64_t length) = 0;
-    /// Returns the worker that accesses this process. Returns nullptr if there is no worker; every access then fails.
+    /// Returns the worker that accesses this process. Returns nullptr if there is no worker. Every access then fails.
     virtual SlowWorker* worker() { return nullptr; }
 };
 
@@ -56,7 +56,7 @@ struct Segment {
     uint64_t length = 0;
     std::byte* base = nullptr;       ///< address in rocid; nullptr: not mapped, accessed through MemoryRegion::process
     uint64_t client_address = 0;     ///< address in the client; valid if base is nullptr
-    MappedRegion* mapped = nullptr;  ///< owner of the mapping; the conductor keeps it alive
+    MappedRegion* mapped = nullptr;  ///< the mapping that contains `base`; owned by the conductor
     bool writable = true;
 };
 
@@ -90,16 +90,16 @@ private:
     std::vector<Segment> many_;
 };
 
-/// The fields that every access reads are in the first cache line. If a region has a single segment, that segment is in the
-/// second cache line.
+/// A memory region or memory window. The fields that every access reads are in the first cache line. If a region has a single
+/// segment, this segment is in the second cache line.
 struct alignas(64) MemoryRegion {
     Key key;
     uint32_t pd = 0;      ///< global PD number, never 0 for a client's region
     uint32_t access = 0;  ///< bits of enum Access
     std::atomic<bool> invalidated{
         false};  ///< for a window: not bound yet, or closed by a bind, local invalidate or SEND with invalidate
-    // A memory window has no memory of its own: it gives access to a part of the region `parent`. Each access looks up the
-    // parent, so no window can be used after its parent has been deregistered.
+    // A memory window has no memory of its own. The window gives access to a part of the region `parent`. Each access looks up
+    // the parent, so no window can be used after its parent has been deregistered.
     bool is_window = false;
     bool is_null = false;  ///< no memory and no segments: writes are discarded, reads give zeros (ibv_alloc_null_mr)
     bool type2 = false;    ///< a work request of a QP binds the window, and only that QP may use it
@@ -114,9 +114,10 @@ struct alignas(64) MemoryRegion {
     SegmentList segments;
     mutable std::atomic<uint64_t> slow_ops{0};  ///< number of accesses to slow memory so far
     std::atomic<bool> binding{false};           ///< window: a bind is in progress; region: dereg or rereg prevents binds
-    /// For a window: number of accesses in progress on all engines. For a region: number of windows bound to it.
+    /// For a window: number of accesses in progress on all engines. For a region: number of windows that are bound to the
+    /// region.
     mutable std::atomic<uint32_t> users{0};
-    /// Number of requests for slow memory in progress. The region must not be freed before they end.
+    /// Number of requests for slow memory in progress. The region must not be freed before these requests end.
     mutable std::atomic<uint32_t> slow_pending{0};
 };
 static_assert(offsetof(MemoryRegion, segments) == 64 - SegmentList::kHead && sizeof(MemoryRegion) == 192);
@@ -166,7 +167,7 @@ public:
     void prefetch(Key k) const {
         if (k.index() < slots_.size()) __builtin_prefetch(&slots_[k.index()]);
     }
-    /// Returns the region in the slot of a key, whatever the variant of the key.
+    /// Returns the region in the slot of a key, even if the low 8 bits of the region's key differ.
     const MemoryRegion* in_slot(Key k) const {
         return k.index() < slots_.size() ? slots_[k.index()].load(std::memory_order_acquire) : nullptr;
     }
@@ -184,15 +185,15 @@ private:
 enum class BindResult : uint8_t {
     done,
     refused,  ///< window, region, PD, rights or range do not match: memory window bind error
-    in_use,   ///< an access through the window or another bind of it is in progress; the caller tries again
+    in_use,   ///< an access through the window or another bind of the window is in progress; the caller tries again
 };
 BindResult bind_window(KeyTable& table, const BindRequest& request);
-/// Closes a type 2 window until it is bound again (local invalidate, SEND with invalidate). Returns false if `key` names no open
-/// type 2 window that the QP may use.
+/// Closes a type 2 window until it is bound again (local invalidate, SEND with invalidate). Returns false if `key` is not the
+/// key of an open type 2 window that the QP may use.
 bool invalidate_window(KeyTable& table, Key key, uint32_t pd, uint32_t qpn);
 
-/// Releases the window's reference to its parent. The caller ensures that no access through the window and no other bind of it is
-/// in progress.
+/// Releases the window's reference to its parent. The caller ensures that no access through the window and no other bind of the
+/// window is in progress.
 void let_go(KeyTable& table, MemoryRegion& window);
 /// Called before a region is deregistered or replaced (ibv_rereg_mr). Prevents further binds to the region. Returns false, and
 /// changes nothing, if windows are bound to the region.
@@ -244,8 +245,8 @@ inline Fault check(const KeyTable& table, Key key, uint32_t pd, uint32_t qpn, ui
     out = r;
     return Fault::ok;
 }
-/// Checks without keeping a reference to a window. For callers that do not access the memory, and for lkeys, which never belong
-/// to a window.
+/// Like check() above, but keeps no reference to a window. For callers that do not access the memory, and for lkeys, which
+/// never belong to a window.
 inline Fault check(const KeyTable& table, Key key, uint32_t pd, uint32_t qpn, uint64_t va, uint64_t length, uint32_t needed,
                    const MemoryRegion*& out) {
     WindowUse use;
@@ -253,10 +254,10 @@ inline Fault check(const KeyTable& table, Key key, uint32_t pd, uint32_t qpn, ui
 }
 
 /// Copies between a frame and a region that check() approved. Returns false if the memory is poisoned, does not contain the
-/// range, or is accessed by address only (slow_memory.hpp); copy_in() also if the memory is read-only. Bytes before the fault may
-/// have been copied by then. Zero length is allowed. Frame and region never overlap, because frames are rocid's own memory, also
-/// on loopback. copy_in() stores the last 8 bytes of each segment's part last, because programs poll the end of a buffer for an
-/// RDMA WRITE; x86-64 keeps the order of stores. Only direct() guarantees 8-byte atomicity.
+/// range, or is accessed by address only (slow_memory.hpp). copy_in() also returns false if the memory is read-only. In these
+/// cases, a part of the bytes may have been copied. Zero length is allowed. Frame and region never overlap, because frames are
+/// rocid's own memory, even on loopback. copy_in() stores the last 8 bytes of each segment's part last, because programs poll
+/// the end of a buffer for an RDMA WRITE. x86-64 keeps the order of stores. Only direct() guarantees 8-byte atomicity.
 bool copy_out(const MemoryRegion& r, uint64_t va, std::byte* out, uint64_t length);
 bool copy_in(const MemoryRegion& r, uint64_t va, const std::byte* in, uint64_t length);
 /// A part of a range within one segment.
@@ -269,16 +270,16 @@ struct Stretch {
 size_t stretches(const MemoryRegion& r, uint64_t va, uint64_t length, std::span<Stretch> out);
 /// Returns true if `window` is a memory window with accesses in progress.
 bool in_use(const KeyTable& table, Key window);
-/// A range within a region that is a single mapped segment. The caller reads the bytes in place. The bytes are valid if intact()
-/// is true after the read.
+/// A range within a region that has a single mapped segment. The caller reads the bytes in place. The bytes are valid if
+/// intact() returns true after the read.
 struct InPlace {
-    const std::byte* data = nullptr;  ///< nullptr: there is no such range; the caller then uses copy_out()
+    const std::byte* data = nullptr;  ///< nullptr: the range is not in one mapped segment; the caller then uses copy_out()
     const MappedRegion* mapped = nullptr;
     bool intact() const;
 };
 InPlace in_place(const MemoryRegion& r, uint64_t va, uint64_t length);
 /// Returns the address of `length` bytes for an atomic operation. Returns nullptr if the bytes are not naturally aligned or do
-/// not lie in one mapped and writable segment; the caller then uses copies.
+/// not lie in one mapped and writable segment. The caller then uses copy_out() and copy_in().
 std::byte* direct(const MemoryRegion& r, uint64_t va, uint64_t length);
 
 }  // namespace roci::mem

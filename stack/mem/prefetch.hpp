@@ -1,7 +1,7 @@
-// Prefetches the memory that a key and an address refer to, in three steps: the slot of the key, then the region, then the
-// memory. Each step reads what the previous step has prefetched, so the caller lets some time pass between two steps. Invalid
-// keys and addresses are harmless. For a region with several segments, the prefetched address is useful only if it lies in the
-// first segment.
+// Prefetches the memory that a key and an address refer to. There are three steps: the slot of the key, then the region, then
+// the memory. Each step reads the data that the previous step has prefetched, so the caller lets some time pass between two
+// steps. Invalid keys and addresses are harmless. For a region with several segments, the prefetched address is useful only if
+// it lies in the first segment.
 #pragma once
 
 #include "mem/memory_region.hpp"

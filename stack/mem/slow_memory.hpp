@@ -1,7 +1,8 @@
-// Access to slow memory, which is client memory that rocid could not map. A worker thread accesses this memory by the address in
-// the client's process, so that no lcore waits. Each pair of engine and worker shares a SlowLane, which has two rings. An engine
-// puts a request into `requests`. The worker of the client's user executes the request and puts it into `done`. The client can
-// delay an access without limit, so only the worker waits for the access. The engine continues the QP when the request is done.
+// Access to slow memory, which is client memory that rocid could not map. A worker thread accesses this memory by the address
+// in the client's process, so that no lcore waits. Each pair of engine and worker shares a SlowLane, which has two rings. An
+// engine puts a request into `requests`. The worker of the client's user executes the request and puts the request into `done`.
+// The client can delay an access without limit, so only the worker waits for the access. The engine continues the QP when the
+// request is done.
 //
 // From submit() until release(), a request counts in MemoryRegion::slow_pending of its regions. During this time neither the
 // regions nor the client's RemoteProcess are freed.
@@ -17,7 +18,7 @@
 
 namespace roci::mem {
 
-/// A part of a client's memory, and the place of its bytes in the engine's memory.
+/// A part of a client's memory, and the address of the corresponding bytes in the engine's memory.
 struct SlowPiece {
     const MemoryRegion* region = nullptr;
     uint64_t address = 0;
@@ -39,12 +40,12 @@ struct SlowRequest {
     std::array<SlowPiece, kMostPieces> pieces;
 };
 
-/// Handles the range [va, va + length) of `region`: adds the parts that are accessed by address to the request, and copies the
-/// mapped parts from or to `bytes` at once. Returns false if a part is unreachable, if there are too many parts, if a write or an
-/// atomic has a read-only part, or if an atomic has a mapped part.
+/// Adds an access to the range [va, va + length) of `region`. Adds the parts that are accessed by address to the request.
+/// Copies the mapped parts from or to `bytes` at once. Returns false in these cases: a part is unreachable, there are too many
+/// parts, a write or an atomic has a read-only part, or an atomic has a mapped part.
 bool add(SlowRequest& request, const MemoryRegion& region, uint64_t va, std::byte* bytes, uint32_t length);
 
-/// Executes the request. Called by the worker. The client can delay the call without limit.
+/// Executes the request. Only the worker calls this function, because the client can delay the call without limit.
 void serve(SlowRequest& request);
 
 /// The rings between one engine and one worker.
@@ -53,11 +54,12 @@ struct SlowLane {
     SpscRing<SlowRequest*> requests{kSize};
     SpscRing<SlowRequest*> done{kSize};
     uint32_t worker = 0;     ///< number of the worker
-    uint32_t under_way = 0;  ///< requests not yet taken from `done`; used by the engine; at most kSize, so no ring is ever full
+    uint32_t under_way = 0;  ///< requests not taken from `done` yet; used by the engine; at most kSize, so no ring is ever full
 };
 
-/// Executes the requests of one user, one at a time. Each user has its own worker, so a user whose memory does not respond delays
-/// no other user. Two atomics of one user on the same address are executed one after the other, whichever engines they arrive at.
+/// Executes the requests of one user, one at a time. Each user has its own worker, so a user whose memory does not respond
+/// delays no other user. Two atomics on the same address of one user are executed one after the other, even if they arrive at
+/// different engines.
 class SlowWorker {
 public:
     static constexpr uint32_t kMost = 64;
@@ -75,10 +77,10 @@ private:
     std::vector<SlowLane> lanes_;
 };
 
-/// Passes the request to the worker of its pieces. Returns the lane, or nullptr if the request has no pieces, if there is no
-/// worker, or if the lane is full.
+/// Passes the request to the worker that accesses the memory of its pieces. Returns the lane. Returns nullptr if the request
+/// has no pieces, if there is no worker, or if the lane is full.
 SlowLane* submit(SlowRequest& request, uint32_t engine);
-/// Called when the request is done. Allows its regions to be freed.
+/// Called when the request is done. The regions of the request may then be freed.
 void release(SlowRequest& request);
 
 }  // namespace roci::mem

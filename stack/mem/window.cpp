@@ -3,12 +3,12 @@
 namespace roci::mem {
 namespace {
 
-/// Flags that a bind may have. Local rights have no effect on a window, but programs set them.
+/// Flags that a bind may have. A local right has no effect on a window, but programs set this right.
 constexpr uint32_t kBindRights = kRemoteRights | kLocalWrite | kZeroBased;
 
-/// Checks the rules of the two window types. A type 1 window uses the addresses of its region (o10-36.2.2), and a bind of length
-/// 0 closes it. A type 2 window must be invalidated before it is bound again (o10-37.2.30), and a bind of length 0 is refused
-/// (o10-37.2.40).
+/// Checks the rules of the two window types. A type 1 window uses the addresses of its region (o10-36.2.2), and a bind of
+/// length 0 closes the window. A type 2 window must be invalidated before it is bound again (o10-37.2.30), and a bind of length
+/// 0 is refused (o10-37.2.40).
 bool type_allows(const MemoryRegion& window, const BindRequest& b) {
     if (!window.type2) return (b.access & kZeroBased) == 0;
     return b.length != 0 && window.invalidated.load(std::memory_order_acquire);
@@ -71,8 +71,8 @@ bool in_use(const KeyTable& table, Key key) {
     return window != nullptr && window->is_window && window->users.load(std::memory_order_seq_cst) != 0;
 }
 
-/// A bind takes its reference first and then checks `binding` of the region. Deregistering sets `binding` first and then checks
-/// the references. So the bind sees `binding`, or deregistering sees the reference.
+/// A bind first takes its reference to the region, then checks `binding` of the region. This function first sets `binding`,
+/// then checks the references. So either the bind finds `binding` set, or this function finds the reference.
 bool close_to_windows(MemoryRegion& region) {
     region.binding.store(true, std::memory_order_seq_cst);
     if (region.users.load(std::memory_order_seq_cst) == 0) return true;
@@ -80,9 +80,9 @@ bool close_to_windows(MemoryRegion& region) {
     return false;
 }
 
-/// QPs of several engines may access and bind a type 1 window. An access takes its reference first and then checks whether the
-/// window is open. A bind closes the window first and then checks the references. So the access sees a closed window, or the bind
-/// sees the reference.
+/// QPs of several engines may access and bind a type 1 window. An access first takes its reference, then checks whether the
+/// window is open. A bind first closes the window, then checks the references. So either the access finds the window closed, or
+/// the bind finds the reference.
 BindResult bind_window(KeyTable& table, const BindRequest& b) {
     MemoryRegion* window = table.slot(b.fresh);
     if (window == nullptr || !window->is_window || window->pd != b.pd || (b.access & ~kBindRights) != 0)
