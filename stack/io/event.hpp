@@ -1,6 +1,6 @@
-// Events from an engine to completion channels and async pipes. The ring has one producer (the engine) and one consumer (the
-// event thread). The size of the ring is fixed, a power of two. If the ring is full, push() returns false. The engine then
-// keeps the event and sends it later, so no event is lost.
+// Events from an engine for the completion channels and the asynchronous event queues of clients. The ring has one producer
+// (the engine) and one consumer (rocid's event thread). The size of the ring is a fixed power of two. If the ring is full,
+// push() returns false. The engine then keeps the event and sends it later, so no event is lost.
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,7 @@ struct Event {
     uint32_t handle = 0;  ///< CQ, QP or SRQ handle of the session
     uint32_t generation = 0;
     uint32_t channel = 0;  ///< completion: handle of the completion channel
-    uint32_t vector = 0;   ///< completion: number of the dispatcher that serves the channel
+    uint32_t vector = 0;   ///< completion: completion vector of the CQ
 };
 
 class EventRing {
@@ -29,7 +29,8 @@ public:
         head_.store(h + 1, std::memory_order_release);
         return true;
     }
-    /// Called by the consumer. Reads the next event without removing it. Returns false if the ring is empty.
+    /// Copies the next event to `e` and does not remove the event from the ring. Called by the consumer. Returns false if the
+    /// ring is empty.
     bool peek(Event& e) const {
         const uint32_t t = tail_.load(std::memory_order_relaxed);
         if (t == head_.load(std::memory_order_acquire)) return false;

@@ -16,7 +16,7 @@ inline constexpr Qpn kGsiQpn{1};
 inline constexpr uint32_t kGsiQkey = 0x80010000;  ///< well-known Q_Key of QP 1 (IBA 10.2.5)
 inline constexpr uint32_t kMadLength = 256;       ///< IBA 13.4.2
 
-/// A copy of a MAD that arrived.
+/// A copy of a received MAD.
 struct GsiFrame {
     uint32_t port = 0;
     Gid local, remote;

@@ -1,5 +1,6 @@
-// Hands frames that arrive at one engine to the engine of their QP. The engine of the QP gets pointers to the frames and returns
-// them after use, so that only one engine calls the methods of a port object. Each ordered pair of engines has two rings.
+// Passes frames that arrive at one engine to the engine of their QP. The engine of the QP gets pointers to the frames and
+// returns these pointers after use. Therefore only one engine calls the methods of a port object. Each ordered pair of engines
+// has two rings.
 #pragma once
 
 #include <atomic>
@@ -27,8 +28,8 @@ struct HandoverLane {
     uint32_t away = 0;  ///< number of frames that the sender has not got back; at most kSize, so `back` is never full
 };
 
-/// Buffers for copies of multicast frames. Each engine with receivers gets its own copy, except the engine at which the frame
-/// arrived.
+/// Buffers for copies of multicast frames. Each engine with attached QPs gets its own copy, except the engine at which the
+/// frame arrived.
 class FrameCopies {
 public:
     explicit FrameCopies(uint32_t count) {

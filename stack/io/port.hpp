@@ -1,8 +1,8 @@
-// The engine's interface to a port: it receives and sends bursts, with one indirect call per burst. There is one object per
-// (port, engine), and only one thread calls its methods.
+// The interface of a port to an engine. A port receives and sends frames in bursts, with one indirect call per burst. There is
+// one object per (port, engine), and only one thread calls the methods of this object.
 //
-// Implementations are the DPDK port and the UDP port (pmd_glue) and the simulator's port. Wrappers for loopback within an engine,
-// fault injection and captures stack on any of them.
+// Implementations are the DPDK port and the UDP port (pmd_glue) and the port of the simulator. Wrappers for loopback within an
+// engine, fault injection and captures can be put around each of these ports.
 #pragma once
 
 #include <cstdint>
@@ -20,21 +20,21 @@ struct RxFrame {
     wire::HeaderChecksum icrc = wire::HeaderChecksum::unknown;         ///< result of the port's check of the ICRC
 };
 
-/// A frame to be sent. The engine owns the bytes from tx_alloc() until tx_burst() accepts the frame or tx_free() returns it. The
-/// engine may move `data` forward within the capacity, so that the frame starts later in the buffer.
+/// A frame to be sent. The engine owns the bytes from tx_alloc() until tx_burst() accepts the frame or tx_free() returns the
+/// frame. The engine may move `data` forward within the capacity, so that the frame starts later in the buffer.
 struct TxFrame {
     uint8_t* data = nullptr;
     uint32_t capacity = 0;  ///< at least wire::kMaxFrame; with 63 more bytes, the engine aligns payloads to cache lines
     uint32_t length = 0;    ///< set by the engine before tx_burst
     void* cookie = nullptr;
-    /// Offset of the IPv4 header whose checksum the port fills in; the engine leaves that checksum zero. 0 if the port fills in
-    /// nothing. Nonzero only with ports that compute checksums.
+    /// Offset of the IPv4 header whose checksum the port fills in; the engine leaves that checksum zero. 0 if the port does not
+    /// fill in a checksum. Only ports that compute checksums get a nonzero offset.
     uint8_t checksum_offset = 0;
     uint32_t sender = 0;  ///< number of the QP that sends the frame; 0 for frames of no QP (ARP, neighbour discovery)
 };
 
-/// Fills in the checksum that the engine left to the port. Code that reads or changes a frame before it reaches the port must
-/// call this function first.
+/// Fills in the checksum that the engine left to the port. Code that reads or changes a frame before the frame reaches the port
+/// must call this function first.
 inline void complete(TxFrame& f) {
     if (f.checksum_offset == 0) return;
     wire::fill_header_checksum(f.data + f.checksum_offset);
@@ -44,19 +44,20 @@ inline void complete(TxFrame& f) {
 class Port {
 public:
     virtual ~Port() = default;
-    /// Receives up to `max` frames. Returns the number received.
+    /// Receives up to `max` frames. Returns the number of frames received.
     virtual unsigned rx_burst(RxFrame* frames, unsigned max) = 0;
     /// Returns frames of rx_burst() to the port, in any order and grouping.
     virtual void rx_free(RxFrame* frames, unsigned count) = 0;
-    /// Allocates up to `count` empty frames. Returns the number allocated. If this number is less than `count`, the pool is
-    /// exhausted, and the caller tries again later.
+    /// Allocates up to `count` empty frames. Returns the number of frames allocated. If this number is less than `count`, the
+    /// pool is exhausted, and the caller tries again later.
     virtual unsigned tx_alloc(TxFrame* frames, unsigned count) = 0;
-    /// Sends frames in order. Returns the number of frames accepted, counted from the first one. The caller keeps the others.
+    /// Sends frames in order. Returns the number of frames accepted, counted from the first one. The caller keeps the other
+    /// frames.
     virtual unsigned tx_burst(TxFrame* frames, unsigned count) = 0;
     /// Returns unsent frames of tx_alloc() to the port.
     virtual void tx_free(TxFrame* frames, unsigned count) = 0;
-    /// Returns the number of frames per tx_burst() that the port prefers, because each call is expensive. The engine collects
-    /// that many frames if it can.
+    /// Returns the preferred number of frames per tx_burst(). A port whose tx_burst() is expensive returns more than 1. The
+    /// engine collects this number of frames before a call if it can.
     virtual unsigned best_burst() const { return 1; }
     /// Returns the earliest time at which the port has work of its own, such as a delayed frame. Returns kNever by default.
     virtual uint64_t next_event() const { return ~uint64_t{0}; }

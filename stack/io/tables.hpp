@@ -1,5 +1,5 @@
-// Tables that the conductor writes and every engine reads. The conductor publishes an entry with release order, as in the key
-// table. After the conductor has cleared an entry, it calls CommandPort::fence_all() before it frees the object.
+// Tables that the conductor writes and every engine reads. The conductor publishes an entry with release order. To free an
+// object, the conductor clears the entry, calls CommandPort::fence_all() and then frees the object.
 #pragma once
 
 #include <algorithm>
@@ -35,13 +35,14 @@ private:
     std::vector<std::atomic<T*>> slots_;
 };
 
-/// The addresses of a port, for the destination check of incoming frames. The conductor replaces the object as a whole.
+/// The addresses and settings of a port, for example for the destination check of incoming frames. The conductor replaces the
+/// object as a whole.
 struct PortAddresses {
     MacAddress mac;
     std::vector<Gid> gids;      ///< by GID index; a zero GID marks an unused index
     uint32_t mtu_bytes = 4096;  ///< active path MTU
-    bool answers = false;       ///< the conductor answers ARP, neighbour discovery and echo requests, because no kernel does
-    uint16_t vlan = 0;          ///< VLAN of the port, 0 if untagged; frames of other VLANs are dropped
+    bool answers = false;  ///< the conductor answers ARP, neighbour discovery and echo requests, because no kernel answers them
+    uint16_t vlan = 0;     ///< VLAN of the port, 0 if untagged; frames of other VLANs are dropped
     cc::Policy congestion = cc::Policy::fixed_window;  ///< policy of the port's QPs
 };
 
@@ -62,7 +63,7 @@ struct MulticastTable {
         const auto at = first(gid, port);
         return at != groups.end() && at->gid == gid && at->port == port ? &*at : nullptr;
     }
-    /// Returns the number of QPs that are attached to the group, of all ports.
+    /// Returns the number of QPs of all ports that are attached to the group.
     uint32_t members(const Gid& gid) const {
         uint32_t n = 0;
         for (auto g = first(gid, 0); g != groups.end() && g->gid == gid; ++g) n += uint32_t(g->qpns.size());
