@@ -1,6 +1,6 @@
-// Adds to a counter that one thread writes and any thread may read. The transport's counters use this function, except for
-// Counters::tx_bytes, which the engine itself needs. ROCI_UNCOUNTED makes the function a no-op, to measure the cost of the
-// counters (tests/bench/cost.py).
+// bump() adds to a counter that one thread writes and any thread may read. With ROCI_UNCOUNTED, bump() does nothing, so that
+// the cost of the counters can be measured (tests/bench/cost.py). All counters of the transport use bump(), except
+// Counters::tx_bytes. The engine itself needs this counter, even with ROCI_UNCOUNTED.
 #pragma once
 
 #include <atomic>

@@ -1,14 +1,13 @@
-// Epoch-based reclamation. The writer of shared tables learns when no reader can still use an entry that the writer has removed.
-// The writer removes entries, advances the epoch and waits until each reader has either noted the new epoch or is idle. A reader
-// notes the epoch between two rounds of work, when it holds no reference. A reader that sleeps may be idle. The writer does not
-// wait for an idle reader and does not wake it.
+// Epoch-based reclamation. The writer of shared tables determines when no reader can use a removed entry any more. The writer
+// removes entries, advances the epoch and waits. The wait ends when each reader has noted the new epoch or is idle. A reader
+// notes the epoch between two rounds of work, when it holds no reference. A sleeping reader may be idle. The writer does not
+// wait for an idle reader and does not wake an idle reader.
 //
-// The order of memory accesses:
-//   - note() loads the epoch with acquire order, so the reader sees all removals that precede advance(). If the writer finds that
-//     a reader has noted the epoch or is idle, all earlier accesses of that reader have ended.
-//   - A reader that wakes up first stores that it is active (rouse), then loads the epoch (note). The writer first advances the
-//     epoch, then loads the reader's state. All four accesses are sequentially consistent. So either the writer finds the reader
-//     active, or the reader finds the new epoch and sees all removals.
+// The order of memory accesses: - note() loads the epoch with acquire order, so the reader sees all removals that precede
+// advance(). If the writer finds that a reader has noted the epoch or is idle, all earlier accesses of that reader have ended.
+// - A reader that wakes up first stores that it is active (rouse), then loads the epoch (note). The writer first advances the
+// epoch, then loads the reader's state. All four accesses are sequentially consistent. Therefore either the writer finds the
+// reader active, or the reader loads the new epoch and sees all removals.
 #pragma once
 
 #include <atomic>
@@ -20,7 +19,7 @@ namespace roci {
 class Epoch {
 public:
     using Number = uint64_t;
-    /// Starts a new epoch and returns it.
+    /// Starts a new epoch and returns its number.
     Number advance() { return now_.fetch_add(1, std::memory_order_seq_cst) + 1; }
     Number now() const { return now_.load(std::memory_order_seq_cst); }
 
@@ -31,8 +30,8 @@ private:
 /// One reader. A new reader is idle.
 class alignas(64) EpochReader {
 public:
-    /// Called by the reader between two rounds. Notes the epoch. If the epoch is new, first calls `let_go`. That function must
-    /// drop all references that the reader keeps from one round to the next.
+    /// Called by the reader between two rounds. Records the number of the current epoch. If the epoch is new, first calls
+    /// `let_go`, which must drop all references that the reader keeps from one round to the next.
     template <class LetGo>
     void note(const Epoch& epoch, LetGo&& let_go) {
         const Epoch::Number now = epoch.now();
@@ -48,7 +47,7 @@ public:
         noted_ = 0;
         passed_.exchange(0, std::memory_order_seq_cst);
     }
-    /// Called by the writer. Returns true if the reader uses nothing that was removed before `epoch` began.
+    /// Called by the writer. Returns true if the reader uses no entry that was removed before `epoch` began.
     bool passed(Epoch::Number epoch) const { return passed_.load(std::memory_order_seq_cst) >= epoch; }
 
 private:

@@ -1,5 +1,6 @@
-// Vectors and arrays whose elements share no cache line with any other object. An engine uses them for what it reads or writes
-// per message or per round: the heap could place a plain vector or array next to an object that another thread writes.
+// Vectors and arrays whose elements share no cache line with any other object. An engine stores in them the data that it reads
+// or writes per message or per round. The heap could place a plain vector or array next to an object that another thread
+// writes.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +12,7 @@
 
 namespace roci {
 
-/// Allocates whole cache lines.
+/// Allocates whole cache lines, aligned to a cache line.
 template <class T>
 struct LineAllocator {
     using value_type = T;
@@ -34,7 +35,7 @@ struct LineAllocator {
 template <class T>
 using LineVector = std::vector<T, LineAllocator<T>>;
 
-/// Owns an array of fixed size, as a pointer without a size.
+/// Frees an array of make_line_array(). LineArray owns such an array; the owner stores the size of the array elsewhere.
 template <class T>
 struct FreeLines {
     static_assert(std::is_trivially_destructible_v<T>);

@@ -24,7 +24,7 @@ namespace roci {
 class ChunkSource {
 public:
     virtual ~ChunkSource() = default;
-    /// Returns the preferred size of a chunk in bytes. Slabs take multiples of it.
+    /// Returns the preferred size of a chunk in bytes. Slabs take multiples of this size.
     virtual size_t unit() const = 0;
     /// Returns memory that is aligned to a cache line, or nullptr if memory is exhausted.
     virtual void* take(size_t bytes) = 0;
@@ -74,15 +74,16 @@ public:
         if constexpr (kHeapBlocks) return std::free(block);
         free_ = new (block) Free{free_};
     }
-    /// Allocates memory for `blocks` more blocks, so that take() need not. Returns false if memory is exhausted. With
-    /// kHeapBlocks, allocates nothing.
+    /// Allocates memory for `blocks` more blocks, so that take() need not allocate. Returns false if memory is exhausted. With
+    /// kHeapBlocks, allocates no memory.
     [[nodiscard]] bool reserve(size_t blocks) {
         reserved_ += blocks;
         if (kHeapBlocks || reserved_ <= capacity_ || grow(reserved_ - capacity_)) return true;
         reserved_ -= blocks;
         return false;
     }
-    /// Ends a reservation. If afterwards no block is reserved or in use, returns all memory of the slab.
+    /// Ends a reservation of reserve(). If no block is reserved or in use afterwards, returns all memory of the slab to its
+    /// source.
     void unreserve(size_t blocks) {
         reserved_ -= blocks;
         if (reserved_ == 0 && taken_ == 0) release();
@@ -121,8 +122,8 @@ private:
         if (fresh_ == fresh_end_) use_next_chunk();
         return true;
     }
-    /// Starts to allocate from the next chunk. The blocks of a new chunk are not put on the free list, because that would touch
-    /// all pages of the chunk.
+    /// Starts to allocate from the next chunk. The blocks of a new chunk are not put on the free list, because the list would
+    /// write to all pages of the chunk.
     bool use_next_chunk() {
         if (begun_ == chunks_.size()) return false;
         const Chunk& c = chunks_[begun_++];
@@ -140,7 +141,7 @@ private:
     std::vector<Chunk> chunks_;
 };
 
-/// A slab of objects; each object has one owner, its Handle.
+/// A slab of objects of type T. Each object is owned by its Handle, which returns the object's block to the slab.
 template <class T>
 class Pool {
 public:

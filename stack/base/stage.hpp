@@ -1,7 +1,7 @@
-// Counts cycles per stage of the processing of messages. ROCI_STAGE(icrc) attributes the cycles from the macro to the end of
-// the enclosing block to the stage `icrc`, without the cycles of nested stages. The macro is empty in rocid. `transport_stages`
-// (tests/bench) uses a second build of the transport, with ROCI_STAGES defined. Only the sources of that build may contain
-// markers: transport_sources in stack/meson.build.
+// Counts the CPU cycles of each stage of message processing. ROCI_STAGE(icrc) counts the cycles from the macro to the end of
+// the enclosing block for the stage `icrc`, without the cycles of nested stages. The macro is empty in rocid.
+// `transport_stages` (tests/bench) uses a second build of the transport, with ROCI_STAGES defined. Only the sources of that
+// build (transport_sources in stack/meson.build) may contain the macro.
 #pragma once
 
 #include <array>
@@ -49,14 +49,14 @@ inline constexpr StageInfo kStageInfo[] = {
 #undef ROCI_STAGE_ROW
 };
 
-/// The counts of one stage. An interval ends when another stage begins or continues. The cycles of each interval include the cost
-/// of one switch between stages.
+/// The counts of one stage. `entries` is the number of ROCI_STAGE blocks. An interval ends when another stage begins or
+/// continues. The cycles of each interval include the cost of one switch between stages.
 struct alignas(32) StageTally {
     uint64_t cycles = 0, intervals = 0, entries = 0;
     double without_switches(double switch_cycles) const { return double(cycles) - double(intervals) * switch_cycles; }
 };
 
-/// The counts of one thread. Cycles are counted by the time stamp counter, which runs at a constant rate.
+/// The counts of all stages of one thread. Cycles are read from the time stamp counter, which runs at a constant rate.
 struct StageClock {
     std::array<StageTally, kStages> of{};
     uint64_t since = 0;
@@ -75,7 +75,7 @@ struct StageClock {
         end_interval(stage, now);
         current = before;
     }
-    /// Returns the cycles of all stages together.
+    /// Returns the sum of the cycles of all stages.
     uint64_t whole() const {
         uint64_t cycles = 0;
         for (const StageTally& t : of) cycles += t.cycles;
@@ -118,7 +118,8 @@ private:
     Stage before_;
 };
 
-/// Measures the cost of a switch between stages: the fastest of many series of empty scopes. Resets the thread's counts.
+/// Measures the cost of a switch between stages, in cycles. The result is from the fastest of many series of empty scopes.
+/// Resets the thread's counts.
 inline double calibrate_stage_switch() {
     constexpr uint32_t kRows = 40, kScopes = 1000;
     uint64_t best = ~uint64_t{0};

@@ -66,7 +66,7 @@ public:
 private:
     static constexpr uint32_t kShift = 6;
 
-    /// `earliest` is the first tick that may still fire.
+    /// Puts the timer into the slot of its deadline. `earliest` is the first tick that may still fire.
     void insert(Timer& t, uint64_t earliest) {
         const uint64_t due = t.deadline / kTick + (t.deadline % kTick != 0);
         const uint64_t when = due > earliest ? due : earliest;
@@ -83,8 +83,8 @@ private:
         head = &t;
         occupied_[level] |= uint64_t{1} << t.slot;
     }
-    /// Returns the first tick after tick_ at which a nonempty slot begins. The lowest level with a nonempty slot ahead has that
-    /// slot.
+    /// Returns the first tick after tick_ at which a nonempty slot begins. This slot is in the lowest level that has a nonempty
+    /// slot ahead of tick_.
     uint64_t next_busy_tick() const {
         for (uint32_t level = 0; level < kLevels; ++level) {
             if (occupied_[level] == 0) continue;

@@ -30,7 +30,7 @@ public:
         return *this;
     }
     constexpr bool operator==(const Psn&) const = default;
-    /// Returns the signed number of steps from `from` to *this, in [-2^23, 2^23). It is negative if *this is older.
+    /// Returns the signed number of steps from `from` to *this, in [-2^23, 2^23). The number is negative if *this is older.
     constexpr int32_t distance_from(Psn from) const { return int32_t((v_ - from.v_) << 8) >> 8; }
     /// Returns true if *this is one of the `size` PSNs that start at `first`.
     constexpr bool in_window(Psn first, uint32_t size) const { return ((v_ - first.v_) & kMask24) < size; }
@@ -52,7 +52,7 @@ struct Key {
     constexpr bool operator==(const Key&) const = default;
 };
 
-/// Message sequence number, 24 bits (IBA 9.7.7.1). It counts the messages that the responder has completed.
+/// Message sequence number, 24 bits (IBA 9.7.7.1). The MSN counts the messages that the responder has completed.
 struct Msn {
     uint32_t value = 0;
     constexpr Msn& operator++() {
