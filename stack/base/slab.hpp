@@ -1,5 +1,5 @@
 // Allocates blocks of one size from large chunks. A block consists of whole cache lines and has no header. The block that was
-// freed last is allocated first, because it is probably still in a cache. Not thread-safe.
+// freed last is allocated first, because this block is probably still in a cache. Not thread-safe.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// A lock-free ring between two threads: one thread pushes, the other one pops.
+// A lock-free ring between two threads. One thread pushes and the other thread pops.
 #pragma once
 
 #include <atomic>

@@ -1,8 +1,8 @@
 // The reaction point of DCQCN (Zhu et al., SIGCOMM 2015). A congestion notification cuts the rate. The more frequent the
-// notifications are, the larger each cut is. Afterwards both time and sent bytes raise the rate. The first raises return to the
-// previous rate. Then the rate grows by small steps and later by large steps. No timer is needed, because raises by time are
-// computed when the QP sends or receives an acknowledgement or a notification. There is no rate limit before the first
-// notification. While there is no rate limit, the window starts small and grows by a half per round trip.
+// notifications are, the larger each cut is. Afterwards both time and sent bytes raise the rate. The first raises bring the
+// rate back to its previous value. Then the rate grows by small steps and later by large steps. No timer is needed, because
+// raises by time are computed when the QP sends or receives an acknowledgement or a notification. There is no rate limit before
+// the first notification. While there is no rate limit, the window starts small and grows by a half per round trip.
 #include "cc/policies.hpp"
 
 namespace roci::cc {

@@ -1,5 +1,5 @@
-// The interface by which the conductor passes commands to the engines. rocid uses one ring per lcore. The simulator uses such
-// rings or executes the commands at once.
+// The interface by which the conductor (rocid's control thread) passes commands to the engines. rocid uses one ring per lcore.
+// The simulator uses such rings or executes the commands at once.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
-// Passes frames for QP 1, ARP and similar frames to the conductor, and sends the conductor's MADs and frames. This code is not
-// on the hot path. Received frames reach this code only if their QP number is unknown or if they are not RoCE.
+// Passes frames for QP 1, ARP and similar frames to the conductor (rocid's control thread), and sends the conductor's MADs and
+// frames. This code is not on the hot path. Received frames reach this code only if their QP number is unknown or if they are
+// not RoCE.
 #include <algorithm>
 #include <cerrno>
 #include <cstring>

@@ -53,7 +53,7 @@ bool acceptable(Engine::Impl& e, const qp::Qp& qp, const wire::Packet& p) {
     const bool datagram = qp.spec.type == qp::Type::ud;
     if (qp::service_of(qp.spec.type) != wire::service_of(p.opcode)) return refuse(e, Counter::wrong_service);
     if ((p.pkey & 0x7fff) != 0x7fff) return refuse(e, Counter::wrong_pkey);
-    // An XRC initiator receives no requests, and an XRC target no responses (annex A14).
+    // An XRC initiator receives no requests, and an XRC target receives no responses (annex A14).
     const qp::Type deaf = p.info->has(wire::kRequest) ? qp::Type::xrc_send : qp::Type::xrc_recv;
     if (qp.spec.type == deaf) return refuse(e, Counter::wrong_service);
     if (!receives(qp.state)) return refuse(e, Counter::wrong_state);
@@ -208,7 +208,7 @@ bool take_in(Engine::Impl& e, io::HandoverLane& lane) {
 }  // namespace
 
 /// Prefetches data for the packet. If many QPs are active, prefetches the QP. If few QPs are active, the QP is already in the
-/// cache. The function then prefetches the responder and the receive WQE that the client has posted.
+/// cache. The function then prefetches the responder and, for a SEND, the next receive WQE.
 void Engine::Impl::ask_for_state(const qp::Qp& qp, const wire::Packet& p) const {
     if (crowded()) return qp::prefetch_basics(qp);
     __builtin_prefetch(&qp.responder);

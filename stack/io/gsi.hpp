@@ -1,5 +1,5 @@
-// Rings between the engines and the conductor for management datagrams of QP 1, and for ARP, neighbour discovery and echo frames
-// of ports without a kernel interface.
+// Rings between the engines and the conductor (rocid's control thread) for management datagrams of QP 1, and for ARP, neighbour
+// discovery and echo frames of ports without a kernel interface.
 #pragma once
 
 #include <array>

@@ -11,7 +11,7 @@
 
 namespace roci::io {
 
-/// A received frame. The port owns the bytes until rx_free().
+/// A received frame. The bytes belong to the port and are valid until rx_free().
 struct RxFrame {
     const uint8_t* data = nullptr;
     uint32_t length = 0;

@@ -1,5 +1,5 @@
-// Tables that the conductor writes and every engine reads. The conductor publishes an entry with release order. To free an
-// object, the conductor clears the entry, calls CommandPort::fence_all() and then frees the object.
+// Tables that the conductor (rocid's control thread) writes and every engine reads. The conductor publishes an entry with
+// release order. To free an object, the conductor clears the entry, calls CommandPort::fence_all() and then frees the object.
 #pragma once
 
 #include <algorithm>

@@ -25,8 +25,8 @@ bool whole(const MappedRegion* mapped) {
 }
 bool intact(const Segment& s) { return whole(s.mapped); }
 
-/// Stores a range, and its last 8 bytes last, because programs poll the end of a buffer. A library memcpy may store the
-/// beginning of a long range last.
+/// Stores a range of bytes. Stores the last 8 bytes last, because programs poll the end of a buffer. A library memcpy may store
+/// the beginning of a long range last.
 void store_tail_last(std::byte* to, const std::byte* from, uint64_t length) {
     constexpr uint64_t kTail = 8;
     if (length <= kTail) {

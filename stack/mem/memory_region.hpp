@@ -1,6 +1,6 @@
-// Memory regions and the table that resolves lkeys and rkeys to memory regions. The conductor writes the table, and engines
-// read it without a lock. The conductor publishes a slot with release order. To free a region, the conductor clears the slot
-// and waits until every engine has passed a fence (base/epoch.hpp).
+// Memory regions and the table that resolves lkeys and rkeys to memory regions. The conductor (rocid's control thread) writes
+// the table, and engines read the table without a lock. The conductor publishes a slot with release order. To free a region,
+// the conductor clears the slot and waits until every engine has passed a fence (base/epoch.hpp).
 #pragma once
 
 #include <atomic>
@@ -102,7 +102,7 @@ struct alignas(64) MemoryRegion {
     // the parent, so no window can be used after its parent has been deregistered.
     bool is_window = false;
     bool is_null = false;  ///< no memory and no segments: writes are discarded, reads give zeros (ibv_alloc_null_mr)
-    bool type2 = false;    ///< a work request of a QP binds the window, and only that QP may use it
+    bool type2 = false;    ///< a work request of a QP binds the window, and only that QP may use the window
     uint64_t iova = 0;
     uint64_t length = 0;
     uint32_t bound_qpn = 0;  ///< type 2: the QP that may use the window; otherwise 0

@@ -42,7 +42,7 @@ BindResult refuse(MemoryRegion& window) {
     return BindResult::refused;
 }
 
-/// Admits one bind of a window at a time. QPs of several engines may bind the same window.
+/// Ensures that only one bind of a window is in progress. QPs of several engines may bind the same window.
 class Turn {
 public:
     explicit Turn(MemoryRegion& window) : window_(window), mine_(!window.binding.exchange(true, std::memory_order_acquire)) {}

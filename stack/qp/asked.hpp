@@ -49,8 +49,8 @@ public:
     /// Called when a loss report arrives. `arrived(psn)` returns true if the receiver has the packet. `newest` is the newest
     /// PSN that the receiver has. Removes each entry whose packets have all arrived. Also removes each entry that counts as
     /// lost again, because more than `places` packets that were sent later have arrived. Ignores entries that were sent less
-    /// than `least` ns ago, because the report cannot include them yet. Returns the time when the newest removed entry with all
-    /// packets arrived was sent, or 0.
+    /// than `least` ns ago, because the report cannot include them yet. Returns the send time of the newest entry whose packets
+    /// have all arrived, or 0 if there is no such entry.
     template <class Arrived>
     uint32_t reported(Arrived&& arrived, Psn newest, uint32_t places, Nanos now, Nanos least) {
         uint32_t later = 0, sent_at = 0;

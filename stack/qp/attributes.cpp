@@ -50,8 +50,8 @@ constexpr Transition kUd[] = {
     {sqd, rts, 0, kAttrCurState | kAttrQkey},   {sqd, sqd, 0, kAttrPkeyIndex | kAttrQkey},
     {sqe, rts, 0, kAttrCurState | kAttrQkey},
 };
-// An XRC initiator has the attributes of an RC requester. An XRC target has those of an RC responder and the timeout (annex
-// A14).
+// An XRC initiator has the attributes of an RC requester. An XRC target has the attributes of an RC responder and the timeout
+// (annex A14).
 constexpr Transition kXrcSend[] = {
     {reset, init, kToInit | kAttrAccessFlags, 0},
     {init, init, 0, kToInit | kAttrAccessFlags},

@@ -13,8 +13,9 @@ using abi::WcStatus;
 
 bool has_own_response(const SendRecord& r) { return needs_response(r.kind); }
 
-/// Activates the requester if it has work or if SQ_DRAINED may be due. A requester with work may have waited for the window or
-/// for credits. A requester without work gets no turn, because otherwise each ACK would cost an additional turn of the QP.
+/// Activates the requester if the requester has work or if SQ_DRAINED may be due. A requester with work may have waited for the
+/// window or for credits. A requester without work gets no turn, because otherwise each ACK would cost an additional turn of
+/// the QP.
 void go_on(Context& ctx, Qp& qp) {
     if (qp.has_work || qp.sqd_pending) activate(ctx, qp);
 }
@@ -122,8 +123,9 @@ void implied_nak(Context& ctx, Qp& qp) {
     count(ctx, qp, &EventCounters::implied_naks);
     note(ctx, qp, Happening::response_missing, qp.requester.window.acked());
     Requester& rq = qp.requester;
-    // If the QP keeps no responses, every later response indicates the same loss. The QP then goes back once and waits for the
-    // expected PSN or the timer. If the QP keeps responses, further losses before the next progress belong to the same retry.
+    // If the QP keeps no responses behind a missing one, every later response indicates the same loss. The QP then goes back
+    // once and waits for the expected PSN or the timer. If the QP keeps responses, further losses before the next progress
+    // belong to the same retry.
     const bool pending = std::exchange(rq.implied_nak_pending, true);
     if (pending && !(qp.keeps_responses && ctx.selective_repeat)) return still_answered(ctx, qp);
     if (!pending && !take_retry(ctx, qp, rq.retries_left, WcStatus::retry_exc_err)) return;
@@ -313,7 +315,7 @@ void execute_response(Context& ctx, Qp& qp, const wire::Packet& p, bool kept) {
         return;
     }
     // A response may only carry a PSN that was sent and is not acknowledged (C9-157). Any other response or NAK is not
-    // executed. Such a packet may still show that the peer is alive, or carry new credits.
+    // executed. Such a packet may still show that the peer answers, or carry new credits.
     if (!rq.window.may_answer(p.psn)) {
         count(ctx, qp, &EventCounters::duplicates);
         if (qp.reorder != nullptr) note_repeated(ctx, qp.reorder->responses, p.psn);

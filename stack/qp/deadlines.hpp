@@ -1,4 +1,4 @@
-// The deadlines of a QP. A single timer serves all of them and is set to the earliest.
+// The deadlines of a QP. A QP has a single timer, which is set to the earliest deadline.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace roci::qp {
 enum class Deadline : uint8_t {
     ack,     ///< local ACK timeout (IBA 9.7.6.1.3)
     rnr,     ///< end of the wait after an RNR NAK
-    probe,   ///< end of the wait for progress, a few round trips; then a probe is sent
+    probe,   ///< time at which a probe is sent if there was no progress
     pacing,  ///< time until which the congestion controller delays requests
     count_,
 };

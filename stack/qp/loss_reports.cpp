@@ -1,7 +1,7 @@
 // Loss reports between two Rocinantes. A sequence NAK reports only one missing packet, so the repair of several losses takes
 // several round trips. A loss report contains all losses within LossReport::kMost PSNs. A requester that detects a loss sends
 // an inquiry, which requests reports. A peer that is no Rocinante drops the inquiry. A responder that has received an inquiry
-// sends a report whenever its state of the missing packets has changed.
+// sends a report whenever the report contains something new.
 //
 // A report acknowledges no packet, completes no work request, consumes no retry and restarts no ACK timeout. If several reports
 // contradict what was sent, the QP ignores all further reports. A malformed report has no effect.
@@ -173,8 +173,8 @@ void forget_report(Qp& qp) {
 
 namespace {
 
-/// Moves the frontier behind all holes that count as lost, but at most kMost PSNs behind the first missing PSN. Returns true if
-/// the frontier moved.
+/// Moves `frontier` behind all holes (ranges of missing PSNs) that count as lost, but at most kMost PSNs behind the first
+/// missing PSN. Returns true if `frontier` has moved.
 bool advance_frontier(Context& ctx, Reorder& r) {
     LossReports& l = r.reports;
     const Backlog& b = r.requests;

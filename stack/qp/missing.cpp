@@ -1,6 +1,6 @@
-// Determines which responses are to be requested again. All holes that count as lost are requested within one round trip, up to
-// Asked::kMost requests. A hole is requested a second time only if a packet shows that the answer is lost (asked.hpp), or if
-// the peer is silent.
+// Determines which responses are to be requested again. All holes (ranges of missing PSNs) that count as lost are requested
+// within one round trip, up to Asked::kMost requests. A hole is requested a second time only if a packet shows that the answer
+// is lost (asked.hpp), or if the peer is silent.
 #include "qp/reorder.hpp"
 #include "qp/roles.hpp"
 
@@ -44,7 +44,8 @@ bool any_unasked(const Context& ctx, const Qp& qp, Psn from, Psn end) {
     return unasked_responses(ctx, qp, from, end).length != 0;
 }
 
-/// Moves the frontier behind all holes that count as lost. Returns true if responses among them are to be requested again.
+/// Moves `frontier` behind all holes (ranges of missing PSNs) that count as lost. Returns true if responses in these holes are
+/// to be requested again.
 bool advance_frontier(Context& ctx, Qp& qp) {
     Missing& m = qp.reorder->missing;
     const Patience& patience = qp.reorder->responses.patience;
@@ -104,7 +105,7 @@ bool look_for_missing(Context& ctx, Qp& qp) {
     m.request = m.request && m.named.distance_from(acked) > 0;
     if (m.frontier.distance_from(acked) < 0) m.frontier = acked;
     const bool found = advance_frontier(ctx, qp);
-    // Missing responses may remain unrequested from the time when the list of repeated requests was full.
+    // While the list of repeated requests was full, missing responses were not requested. They are requested now.
     return found || (!qp.requester.window.repair_due() && !m.asked.full() && any_unasked(ctx, qp));
 }
 

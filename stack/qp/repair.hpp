@@ -12,7 +12,7 @@ namespace roci::qp {
 /// whether the peer keeps packets behind a lost one.
 enum class RepeatMode : uint8_t {
     unknown,    ///< the next loss will determine the mode
-    selective,  ///< only the missing packet is sent again, because the peer keeps the packets behind it
+    selective,  ///< only the missing packet is sent again, because the peer keeps the packets behind the missing one
     go_back_n,  ///< all packets from the missing one on are sent again
 };
 
@@ -112,7 +112,7 @@ struct Repair {
         nak,       ///< a NAK reported the loss; the next acknowledgement will show whether the peer keeps packets
         probe,     ///< the peer does not respond; the packet or its ACK may be lost
         response,  ///< a response was lost; the repair shows nothing about the peer
-        reported,  ///< the peer's loss report shows which packets the peer lacks
+        reported,  ///< the peer's loss report shows which packets the peer has not received
     };
     Psn begin, end;  ///< range of the PSNs that were sent again
     Psn highest;     ///< one past the newest PSN that was outstanding when the repair began

@@ -13,8 +13,8 @@ namespace roci::qp {
 void forget_unexpected(TagSrq& t);
 /// Drops the current message and the outstanding rendezvous. Called when the QP is reset or removed.
 void forget_tagged(Qp& qp);
-/// Called for a doorbell. Executes the operations on the tag list that the client has posted. Returns true if operations may
-/// remain. The caller then calls this function again.
+/// Called for a doorbell. Executes the operations that the client has posted for the tag list of the SRQ. Returns true if
+/// operations may remain. The caller then calls this function again.
 bool take_tag_operations(Context& ctx, Srq& srq);
 
 // ---- rendezvous.cpp: READ and FIN, by the QP's own requester
@@ -28,8 +28,8 @@ void begin_rendezvous(Context& ctx, Qp& qp, const TagEntry& entry, const wire::P
 uint32_t send_requests(Context& ctx, Qp& qp, uint32_t quantum);
 /// Returns true if send_requests() would send a packet now, provided that the port accepts frames.
 bool has_requests(const Context& ctx, const Qp& qp);
-/// Returns true if the congestion controller delays the QP. Then also sets the QP's timer, which adds the QP to the run queue
-/// again.
+/// Returns true if the congestion controller delays the QP. In this case, also sets the QP's timer, which adds the QP to the
+/// run queue again.
 bool hold_back(Context& ctx, Qp& qp);
 
 // ---- completer.cpp: ACKs and responses to our requests
@@ -85,7 +85,7 @@ void execute_request(Context& ctx, Qp& qp, const wire::Packet& packet);
 /// Completes a request that waited for slow memory. `good` is false if its bytes could not be accessed. For an atomic,
 /// `original` is the value in memory before the operation.
 void finish_request(Context& ctx, Qp& qp, const wire::Packet& packet, bool good, uint64_t original);
-/// Schedules a sequence NAK, unless a NAK was scheduled since the expected PSN last arrived (C9-113).
+/// Schedules a sequence NAK, unless a NAK was already scheduled for the packet with the expected PSN (C9-113).
 void nak_gap(Context& ctx, Qp& qp);
 
 // ---- replay.cpp
@@ -98,7 +98,7 @@ void answer_again(Context& ctx, Qp& qp, ResponderJob job);
 /// Fills in the destination QP, the source QP and the Q_Key of a datagram. Returns the path, or nullptr if the address handle
 /// is not valid for this QP.
 const wire::PathTemplate* address_datagram(Context& ctx, const Qp& qp, const abi::SendWqe& w, wire::TransportHeaders& h);
-/// Adds the number of QPs of this rocid that receive copies of a multicast datagram to Context::copies.
+/// Adds to Context::copies the number of QPs of this rocid that receive a copy of the multicast datagram.
 void count_copies(Context& ctx, const abi::SendWqe& w);
 void receive_datagram(Context& ctx, Qp& qp, const wire::Packet& packet);
 void finish_datagram(Context& ctx, Qp& qp, const wire::Packet& packet, bool good);
@@ -126,7 +126,7 @@ enum class TakeRecv : uint8_t {
 /// Takes the next receive WQE of the QP's RQ or SRQ, or of the SRQ that the XRC packet names. Copies this WQE to
 /// responder.recv. If the buffers of the WQE have fewer than `least` bytes, leaves the WQE in the queue and returns too_short.
 TakeRecv take_recv(Context& ctx, Qp& qp, const wire::Packet* packet, uint64_t least = 0);
-/// Raises SRQ_LIMIT_REACHED if fewer WQEs than the armed limit are left.
+/// Raises SRQ_LIMIT_REACHED and disarms the limit if fewer WQEs than the armed limit are left.
 void check_srq_limit(Context& ctx, Srq& srq);
 /// Returns the number of receive WQEs that are posted and not taken.
 uint32_t recv_available(const Qp& qp);

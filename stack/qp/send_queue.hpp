@@ -23,8 +23,8 @@ struct alignas(64) SendRecord {
     WorkKind kind = WorkKind::none;
     abi::WcStatus fault = abi::WcStatus::success;  ///< local fault; reported when the record is the oldest
     bool signaled = false, fence = false;
-    bool outstanding = false;  ///< READ or atomic whose request was sent; only SendQueue writes it
-    bool executed = false;     ///< local operation that was executed; retransmission does not repeat it
+    bool outstanding = false;  ///< READ or atomic whose request was sent; only SendQueue writes this field
+    bool executed = false;     ///< local operation that was executed; retransmission does not repeat the operation
     bool takes_recv = false;
     bool partly = false;  ///< READ of which a part was requested again; a Last packet may end that part
     abi::WcOpcode wc = abi::WcOpcode::send;

@@ -14,9 +14,9 @@ class SendTimes {
 public:
     /// Records that the packet was sent for the first time. `psn` must be higher than all PSNs recorded before.
     void add(Psn psn, Nanos now);
-    /// Called when all PSNs before `acked` are acknowledged. Removes these PSNs. Returns the time since the newest of them was
-    /// sent, in ns, or 0 if no send time is known. remove() must have been called for packets that were sent again, because the
-    /// acknowledgement may belong to any of their transmissions.
+    /// Called when all PSNs before `acked` are acknowledged. Removes the entries of these PSNs. Returns the time since the
+    /// packet of the newest removed entry was sent, in ns, or 0 if no entry was removed. remove() must have been called for
+    /// packets that were sent again, because the acknowledgement may belong to any of their transmissions.
     uint32_t take(Psn acked, Nanos now);
     /// Called when the packets [begin, end) are sent again.
     void remove(Psn begin, Psn end);

@@ -34,8 +34,8 @@ public:
     bool awaits_answer() const { return acked_ != next_; }
     /// Returns true if packets remain to be sent again after go_back().
     bool repeats() const { return next_ != highest_sent_; }
-    /// Returns the number of PSNs, from acked() on, that are treated as lost. They are sent again while newer PSNs remain
-    /// outstanding.
+    /// Returns the number of PSNs, from acked() on, that are treated as lost. Their packets are sent again while newer PSNs
+    /// remain outstanding.
     uint32_t lost() const { return lost_; }
     bool repair_due() const { return repaired_ < lost_; }
     Psn repair_next() const { return acked_ + repaired_; }

@@ -1,5 +1,6 @@
-// State that the conductor and all engines of one rocid share: the memory of the hot path, the tables that the conductor writes
-// and every engine reads, and the rings between engines and conductor. io/tables.hpp describes when an entry may be freed.
+// State that the conductor (rocid's control thread) and all engines of one rocid share. This state is the memory of the hot
+// path, the tables that the conductor writes and every engine reads, and the rings between engines and conductor. io/tables.hpp
+// describes when an entry may be freed.
 #pragma once
 
 #include <array>

@@ -141,7 +141,7 @@ Staged stage_answer(Context& ctx, Qp& qp, const mem::MemoryRegion& region, const
 inline bool answer_waits(const Qp& qp) { return qp.slow != nullptr && qp.slow->answer != nullptr && qp.slow->answer->pending; }
 
 // ---- both directions
-/// Continues the QPs whose requests are done. Returns true if any request was done.
+/// Continues the QPs whose requests for slow memory are done. Returns true if any request was done.
 bool collect_slow(Context& ctx);
 /// Returns true if the flush must wait, because a worker may still write buffers that the flush would return to the program.
 bool flush_waits(const Qp& qp);

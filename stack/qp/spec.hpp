@@ -1,5 +1,5 @@
-// Data that the conductor passes to an engine to create, change and query a QP. The conductor has validated the data: handles are
-// resolved and ranges are checked.
+// Data that the conductor (rocid's control thread) passes to an engine to create, change and query a QP. The conductor has
+// validated the data: handles are resolved and ranges are checked.
 #pragma once
 
 #include <cstddef>

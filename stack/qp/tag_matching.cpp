@@ -51,7 +51,8 @@ TakeRecv take_ordinary(Context& ctx, Qp& qp, const wire::Packet& p, TagMessage k
     return taken;
 }
 
-/// Makes the entry's buffers the receive of the message. Reports the match at once if the message has several packets.
+/// Uses the buffers of the entry as the receive buffers of the message. Reports the match at once if the message has several
+/// packets.
 TakeRecv take_eager(Context& ctx, Qp& qp, TagEntry& entry, const wire::Packet& p) {
     TagQp& m = *qp.tags;
     RecvWork& work = qp.responder.recv;

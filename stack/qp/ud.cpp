@@ -73,8 +73,8 @@ void receive_datagram(Context& ctx, Qp& qp, const wire::Packet& p) {
         note_fault(ctx, qp, RequestFault::wrong_qkey);
         return;
     }
-    // A datagram that does not fit into the next receive is dropped and consumes no receive (IBA 9.9.3.2, class D). Any host that
-    // knows the Q_Key may send datagrams, so no length may fail the QP.
+    // A datagram that does not fit into the next receive is dropped and consumes no receive (IBA 9.9.3.2, class D). Any host
+    // that has the Q_Key may send datagrams, so no length may fail the QP.
     const TakeRecv taken = hold_receive(ctx, qp, p, kGrhLength + p.payload_length);
     if (taken != TakeRecv::ok) [[unlikely]] {
         if (taken == TakeRecv::malformed) return fail_receive(ctx, qp, RequestFault::malformed_recv, WcStatus::loc_qp_op_err);

@@ -1,6 +1,6 @@
-// The limits of what a user's QPs send per second, in all engines together. Engines charge each turn to the user. A user who
-// has sent more than permitted gets no turn until the same packets could have been sent at the permitted rate. Only users with
-// such a limit have a UserRate.
+// Limits the bytes and packets per second that the QPs of a user send, on all engines together. Engines charge each turn to the
+// user. A user who has sent more than permitted gets no turn until the same packets could have been sent at the permitted rate.
+// Only users with such a limit have a UserRate.
 #pragma once
 
 #include <algorithm>
