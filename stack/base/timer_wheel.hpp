@@ -8,7 +8,7 @@
 
 namespace roci {
 
-/// A timer is embedded in the object that uses it. The wheel does not use `owner`; the callback of advance() may read it.
+/// A timer is embedded in the object that uses it. The wheel does not use `owner`; the callback of advance() may read `owner`.
 struct Timer {
     Timer* next = nullptr;
     Timer** link = nullptr;  ///< the pointer that points to this timer; nullptr if the timer is not armed

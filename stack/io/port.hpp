@@ -51,7 +51,7 @@ public:
     /// Allocates up to `count` empty frames. Returns the number of frames allocated. If this number is less than `count`, the
     /// pool is exhausted, and the caller tries again later.
     virtual unsigned tx_alloc(TxFrame* frames, unsigned count) = 0;
-    /// Sends frames in order. Returns the number of frames accepted, counted from the first one. The caller keeps the other
+    /// Sends frames in order. Returns the number of frames accepted, counted from the first frame. The caller keeps the other
     /// frames.
     virtual unsigned tx_burst(TxFrame* frames, unsigned count) = 0;
     /// Returns unsent frames of tx_alloc() to the port.

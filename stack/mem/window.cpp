@@ -35,8 +35,8 @@ bool hold(KeyTable& table, Key key) {
     return false;
 }
 
-/// Undoes a refused bind. A bind attempt closes a type 1 window, so a type 1 window that still has its parent is opened again. A
-/// type 2 window is not opened, because another engine may be invalidating it.
+/// Undoes a refused bind. A bind attempt closes a type 1 window, so a type 1 window that still has its parent is opened again.
+/// A type 2 window is not opened, because another engine may be invalidating the window.
 BindResult refuse(MemoryRegion& window) {
     if (!window.type2 && window.parent.value != 0) window.invalidated.store(false, std::memory_order_release);
     return BindResult::refused;

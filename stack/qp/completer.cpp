@@ -110,9 +110,9 @@ Acked acknowledge(Context& ctx, Qp& qp, Psn end) {
     return result;
 }
 
-/// Restarts the timers after a response other than the expected one. The response shows that the peer still processes earlier
-/// requests, so a repeated request waits at the peer. Without the restart, the retries could be exhausted while a slow peer
-/// answers a large READ. The timers must only detect a silent peer.
+/// Restarts the timers after a response that is not the expected response. The response shows that the peer still processes
+/// earlier requests, so a repeated request waits at the peer. Without the restart, the retries could be exhausted while a slow
+/// peer answers a large READ. The timers must only detect a silent peer.
 void still_answered(Context& ctx, Qp& qp) {
     if (qp.requester.deadlines.pending(Deadline::ack)) restart_ack_timer(ctx, qp);
 }

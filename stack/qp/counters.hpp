@@ -14,7 +14,7 @@ namespace roci::qp {
 
 // Each row: name; unit; file below ports/1 of the sysfs view, or "" if there is none; meaning.
 
-/// Counters of QPs only. They are stored first, because every packet changes some of them.
+/// Counters of QPs only. These counters are stored first, because every packet changes some of them.
 #define ROCI_PACKET_COUNTERS(X)                                             \
     X(tx_packets, "packets", "", "packets sent, including retransmissions") \
     X(tx_bytes, "bytes", "", "bytes of the frames sent")                    \

@@ -105,7 +105,7 @@ bool look_for_missing(Context& ctx, Qp& qp) {
     m.request = m.request && m.named.distance_from(acked) > 0;
     if (m.frontier.distance_from(acked) < 0) m.frontier = acked;
     const bool found = advance_frontier(ctx, qp);
-    // While the list of repeated requests was full, missing responses were not requested. They are requested now.
+    // Also returns true for missing responses that were not requested because the list of repeated requests was full.
     return found || (!qp.requester.window.repair_due() && !m.asked.full() && any_unasked(ctx, qp));
 }
 

@@ -81,7 +81,7 @@ private:
         have_ += port_->tx_alloc(&frames_[have_], burst_ - have_);
     }
     /// Moves the remaining frames into the first `gap` places of the array, whose frames were sent. Built frames keep their
-    /// order. If all frames are empty, only the last ones are moved, because empty frames have no order.
+    /// order. If all frames are empty, only the last frames are moved, because empty frames have no order.
     void close_gap(unsigned gap) {
         const auto first = frames_.begin(), end = first + have_ + gap;
         if (ready_ == 0)

@@ -56,7 +56,7 @@ void advance(Context& ctx, Backlog& b, Psn to) {
     }
 }
 
-/// Starts the time limit for the gap at `base`. Called when a gap is detected, or when the gap before it was closed.
+/// Starts the time limit for the gap at `base`. Called when a gap is detected, or when the gap before this gap was closed.
 void open_gap(Context& ctx, Backlog& b) {
     b.asked = false;
     b.opened = ctx.now;

@@ -94,8 +94,9 @@ struct Suspect {
     bool valid = false;
 };
 
-/// The limits after which a QP treats a missing frame as lost: a number of frames that overtake it, or a time. Both limits adapt
-/// to the network. They grow when a frame that was treated as lost was only late, and shrink while frames are really lost.
+/// The limits after which a QP treats a missing frame as lost: a number of frames that overtake the missing frame, or a time.
+/// Both limits adapt to the network. The limits grow when a frame that was treated as lost was only late, and shrink while
+/// frames are really lost.
 class Patience {
 public:
     static constexpr uint16_t kFewest = 3, kMost = 128;                      ///< limits of the number of overtaking frames
@@ -187,8 +188,8 @@ struct LossReports {
     Nanos since = 0;      ///< time when `hole` was detected
 };
 
-/// The reorder state of a QP. It exists from the first frame out of order, or the first inquiry for loss reports, until the QP
-/// is reset, fails or is removed.
+/// The reorder state of a QP. This object exists from the first frame out of order, or the first inquiry for loss reports,
+/// until the QP is reset, fails or is removed.
 struct Reorder {
     Timer timer;
     Backlog requests, responses;

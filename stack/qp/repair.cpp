@@ -78,7 +78,8 @@ void repair_request(Context& ctx, Qp& qp) {
     begin_repair(ctx, qp, Cause::nak, psns);
 }
 
-/// Called when the packet after the repaired one is missing too. Either the peer keeps no packets, or several packets were lost.
+/// Called when the packet after the repaired packet is missing too. Either the peer keeps no packets, or several packets were
+/// lost.
 void crept(Context& ctx, Qp& qp) {
     Repair& r = qp.requester.repair;
     if (r.mode == RepeatMode::unknown || ++r.creeps > kMostCreeps) settle_for_go_back_n(r);

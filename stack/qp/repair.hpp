@@ -13,7 +13,7 @@ namespace roci::qp {
 enum class RepeatMode : uint8_t {
     unknown,    ///< the next loss will determine the mode
     selective,  ///< only the missing packet is sent again, because the peer keeps the packets behind the missing one
-    go_back_n,  ///< all packets from the missing one on are sent again
+    go_back_n,  ///< all packets from the missing packet on are sent again
 };
 
 /// Measures the round trip of one packet at a time, in nanoseconds. If a round-trip time is known, a packet that was sent twice
@@ -45,8 +45,8 @@ public:
     /// Like patience(), for a QP that has just begun to send. The round trips of such a QP may become many times longer,
     /// because other QPs may begin at the same time.
     Nanos first_patience() const { return 2 * patience() + kFirst; }
-    /// Like patience(), for a packet that has at most `ahead` of `in_flight` packets before it in the network's queues.
-    /// `loaded` is the round-trip time with `in_flight` packets in these queues, or 0 if not known.
+    /// Like patience(), for a packet behind at most `ahead` of `in_flight` packets in the network's queues. `loaded` is the
+    /// round-trip time with `in_flight` packets in these queues, or 0 if not known.
     Nanos patience(uint32_t ahead, uint32_t in_flight, uint32_t loaded) const {
         const Nanos queued = std::max(Nanos{2} * smoothed_, Nanos{loaded} * 5 / 8);
         if (ahead >= in_flight) return std::max(patience(), queued);
@@ -84,15 +84,16 @@ private:
 /// long.
 class RepairTime {
 public:
-    /// Returns the time for a packet with a whole window before it in the network's queues, or 0 if not known.
+    /// Returns the time for a packet behind a whole window of packets in the network's queues, or 0 if not known.
     uint32_t loaded() const { return loaded_; }
     void begin(Nanos now) { began_ = uint32_t(now); }
     /// Called when a report shows that a repeated packet has arrived. `sample` is the time since that packet was sent again,
-    /// ns. The packet had about a whole window before it in the network's queues.
+    /// ns. The packet was behind about a whole window of packets in the network's queues.
     void take(uint32_t sample) {
         if (sample <= kLongest) loaded_ = loaded_ == 0 ? sample : loaded_ - loaded_ / 8 + sample / 8;
     }
-    /// Called when the repaired packet is acknowledged. `ahead` of `in_flight` packets were before it in the network's queues.
+    /// Called when the repaired packet is acknowledged. The repaired packet was behind `ahead` of `in_flight` packets in the
+    /// network's queues.
     void end(uint32_t ahead, uint32_t in_flight, Nanos now) {
         if (ahead == 0 || ahead * 4 < in_flight) return;  // too few packets to extrapolate to a whole window
         const uint64_t sample = uint64_t{uint32_t(now) - began_} * in_flight / ahead;

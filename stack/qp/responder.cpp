@@ -131,8 +131,8 @@ bool supported(const wire::OpcodeInfo& info) {
     return info.has(wire::kSend | wire::kWrite | wire::kRead | wire::kAtomic | wire::kAtomicWrite) && !info.has(wire::kFlushEth);
 }
 
-/// Checks the payload length (IBA 9.7.4.1.6). The length must equal the path MTU for First and Middle. It must not exceed the
-/// path MTU for Last and Only, and must not be zero for Last.
+/// Checks the payload length (IBA 9.7.4.1.6). The length must equal the path MTU for First and Middle. The length must not
+/// exceed the path MTU for Last and Only, and must not be zero for Last.
 bool legal_length(const Qp& qp, const wire::Packet& p) {
     if (p.info->has(wire::kRead | wire::kAtomic)) return true;
     if (p.info->has(wire::kFirst | wire::kMiddle)) return p.payload_length == qp.mtu;
@@ -159,7 +159,7 @@ void end_message(Context& ctx, Qp& qp, const wire::Packet& p) {
     rs.sequence.end_message();
     count_executed(ctx, qp, Executed(rs.message_is_write));
     // On UC, the receive of an incomplete SEND stays in use. A WRITE without immediate does not complete that receive; the next
-    // message that needs a receive uses it.
+    // message that needs a receive uses that receive.
     const bool takes_one = !rs.message_is_write || p.info->has(wire::kImmDt);
     if (rs.recv.held && takes_one) complete_recv(ctx, qp, &p, WcStatus::success, uint32_t(rs.received));
 }
@@ -213,8 +213,8 @@ RequestFault whole_write_allowed(Context& ctx, Qp& qp, const wire::Packet& p) {
                                                                                            : RequestFault::access;
 }
 
-/// Schedules an ACK if the packet of a SEND or WRITE requests one. UC has no acknowledgements and ignores the AckReq bit (IBA
-/// 9.8.1). This function is not called for READs and atomics, because their responses acknowledge them (IBA 9.7.5.1.2).
+/// Schedules an ACK if the packet of a SEND or WRITE requests an ACK. UC has no acknowledgements and ignores the AckReq bit
+/// (IBA 9.8.1). This function is not called for READs and atomics, because their responses acknowledge them (IBA 9.7.5.1.2).
 void acknowledge_if_asked(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (!p.ack_request || unacknowledged(qp.spec.type)) return;
     qp.responder.sequence.owe_ack();

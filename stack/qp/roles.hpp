@@ -121,7 +121,7 @@ enum class TakeRecv : uint8_t {
     refused,
     too_short,
     waits,  ///< waits for slow memory; the packet takes effect later
-    lost,   ///< the packet had to wait for slow memory, but could not be kept; it is treated as not received
+    lost,   ///< the packet had to wait for slow memory, but could not be kept; the packet is treated as not received
 };
 /// Takes the next receive WQE of the QP's RQ or SRQ, or of the SRQ that the XRC packet names. Copies this WQE to
 /// responder.recv. If the buffers of the WQE have fewer than `least` bytes, leaves the WQE in the queue and returns too_short.
@@ -144,8 +144,8 @@ void complete_recv(Context& ctx, Qp& qp, const wire::Packet* packet, abi::WcStat
 void complete_tag(Context& ctx, const Srq& srq, Qp* qp, abi::Cqe& e, bool solicited);
 void raise(Context& ctx, Qp& qp, abi::AsyncEvent event);
 void raise_srq(Context& ctx, const Srq& srq, abi::AsyncEvent event);
-/// Completes the oldest send WQE with `status` and moves the QP to ERR (UC, UD: to SQE). The other WQEs are then flushed, in SQE
-/// only those of the send queue.
+/// Completes the oldest send WQE with `status` and moves the QP to ERR (UC, UD: to SQE). The other WQEs are then flushed. In
+/// SQE, only WQEs of the send queue are flushed.
 void fail_send(Context& ctx, Qp& qp, abi::WcStatus status);
 void enter_error(Context& ctx, Qp& qp);
 /// Raises SQ_DRAINED if the QP is in SQD, all started requests are complete and the client requested the event.

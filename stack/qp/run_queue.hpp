@@ -232,7 +232,7 @@ private:
     LineVector<User*> parked_;
     bool limits_ = false;
     Session* served_ = nullptr;  ///< session whose turn is in progress
-    Qp* turn_of_ = nullptr;      ///< QP whose turn is in progress or was the last one
+    Qp* turn_of_ = nullptr;      ///< QP whose turn is in progress, or whose turn was the last
     uint32_t count_ = 0;
 };
 

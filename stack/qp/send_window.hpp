@@ -66,8 +66,8 @@ public:
         if (first) highest_sent_ = next_;
         return first;
     }
-    /// Acknowledges the oldest `psns` PSNs. Returns true if go_back() had scheduled some of them to be sent again; the send
-    /// queue's cursor must then skip them.
+    /// Acknowledges the oldest `psns` PSNs. Returns true if go_back() had scheduled some of these PSNs to be sent again. The
+    /// send queue's cursor must then skip these PSNs.
     bool acknowledge(uint32_t psns) {
         assert(psns <= unanswered());
         const bool overtaken = psns > in_flight();

@@ -45,8 +45,8 @@ struct Owner {
     bool operator==(const Owner&) const = default;
 };
 
-/// The constant properties of a QP. They are stored once, in the engine's object, and the conductor reads them there. The first
-/// cache line contains the fields for sending, and the second contains the fields for receiving.
+/// The constant properties of a QP. The properties are stored once, in the engine's object, and the conductor reads the
+/// properties there. The first cache line contains the fields for sending, and the second contains the fields for receiving.
 struct Spec {
     Type type = Type::rc;
     bool sq_sig_all = false;
@@ -108,7 +108,7 @@ struct Snapshot {
     uint32_t rate = 0;           ///< rate that congestion control permits, bytes per millisecond; 0: no limit
     uint32_t kept = 0;           ///< number of frames in the QP's reorder buffer
     Limit limit = Limit::state;  ///< set by the command QueryQp only
-    Habits habits;               ///< set by QueryQp only, if it requests the journal
+    Habits habits;               ///< set by QueryQp only, if the command requests the journal
     uint32_t open_window = 0;    ///< number of packets that may be unacknowledged now; set by QueryQp only
 };
 

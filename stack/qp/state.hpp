@@ -50,7 +50,7 @@ struct Requester {
 };
 static_assert(offsetof(Requester, congestion) == 128 && sizeof(Requester) == 192);
 
-/// A shared receive queue. It shares no cache line with other objects, because its engine writes it.
+/// A shared receive queue. The object shares no cache line with other objects, because its engine writes the object.
 struct alignas(64) Srq {
     const SrqSpec spec;
     rings::RqView rq;  ///< resize_srq may replace the ring
@@ -254,7 +254,8 @@ inline bool overlap(const Qp& qp, const ResponderJob& a, const ResponderJob& b) 
     return a.first.in_window(b.first, response_packets(qp, b)) || b.first.in_window(a.first, response_packets(qp, a));
 }
 
-/// Returns a description of an invariant that is violated between rounds of the engine, or nullptr (check.cpp).
+/// Checks the invariants of a QP between two rounds of the engine (check.cpp). Returns a description of a violated invariant,
+/// or nullptr.
 const char* check(const Qp& qp);
 
 }  // namespace roci::qp

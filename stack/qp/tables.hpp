@@ -33,7 +33,7 @@ inline constexpr std::array<uint32_t, 32> kRnrTimerUs = {
     655360, 10,   20,   30,   40,    60,    80,    120,   160,   240,   320,   480,    640,    960,    1280,   1920,
     2560,   3840, 5120, 7680, 10240, 15360, 20480, 30720, 40960, 61440, 81920, 122880, 163840, 245760, 327680, 491520};
 
-/// Returns the local ACK timeout, 4.096 us * 2^n; n = 0 disables it (IBA 9.9.2.1).
+/// Returns the local ACK timeout, 4.096 us * 2^n; n = 0 disables the timeout (IBA 9.9.2.1).
 constexpr Nanos ack_timeout(uint8_t n) { return n == 0 ? kNever : Nanos{4096} << n; }
 
 /// End-to-end credit codes (IBA table 44): the AETH field encodes a number of receive WQEs. Code 31 means that the responder does

@@ -259,7 +259,7 @@ bool take_tag_operations(Context& ctx, Srq& srq) {
     TagSrq& t = *srq.tags;
     const uint32_t claimed = posted_operations(t);
     if (t.broken) return false;
-    if (t.unreported != 0) return true;  // the client must see the completions of these messages before those of later operations
+    if (t.unreported != 0) return true;  // the client must see the completions of these messages before later completions
     if (claimed > t.spec.depth) {        // the client claims more operations than the ring holds
         t.broken = true;
         raise_srq(ctx, srq, abi::AsyncEvent::srq_err);
