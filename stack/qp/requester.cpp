@@ -1,6 +1,5 @@
-// The requester converts send WQEs to request packets, in PSN order. It sends while the window, the peer's credits, fences and
-// the limit of outstanding READs and atomics permit. The requester also sends lost packets again (repair.cpp) and executes
-// local operations on memory windows.
+// The requester converts send WQEs to request packets, in PSN order, as far as window, credits, fences and the limit of READs
+// and atomics permit. It also sends lost packets again (repair.cpp) and executes local operations on memory windows.
 #include <cstring>
 
 #include "qp/reorder.hpp"
@@ -76,8 +75,8 @@ bool from_memory(const abi::SendWqe& w) {
     return w.opcode != abi::WrOpcode::atomic_write && (w.send_flags & (abi::kSendInline | abi::kSendIpCsum)) == 0;
 }
 
-/// Completes a frame whose payload has been written. Fills in the IP checksums inside the payload if the work request demands
-/// them. Then adds padding and the ICRC. Returns the frame's length.
+/// Completes a frame whose payload has been written. Fills in the IP checksums inside the payload if requested, then adds
+/// padding and the ICRC. Returns the frame's length.
 uint32_t seal(const abi::SendWqe& w, uint8_t* start, const wire::PathTemplate& path, uint8_t* payload, uint32_t length) {
     if ((w.send_flags & abi::kSendIpCsum) != 0) wire::fill_ip_checksums(payload, length);
     return wire::finish_frame(start, path, payload, length);
@@ -98,8 +97,7 @@ uint32_t finish(const Context& ctx, const Qp& qp, const abi::SendWqe& w, uint64_
 }
 
 /// Fills in the RETH of a READ request for the packets of `part`. A repeated request covers all data from the first missing
-/// byte on, or only the missing packets. The responses to a repeated request have the same PSNs as those to the first request
-/// (C9-148).
+/// byte on, or only the missing packets. All requests for a packet get responses with the same PSN (C9-148).
 void fill_read(const Qp& qp, const abi::SendWqe& w, const SendRecord& r, Part part, wire::TransportHeaders& h) {
     const uint64_t offset = uint64_t(part.packet) << qp.mtu_shift;
     const uint64_t end = std::min<uint64_t>(uint64_t(part.packet + part.psns) << qp.mtu_shift, r.length);
@@ -150,8 +148,8 @@ enum class Step : uint8_t { done, skipped, wait, fault };
 
 enum class AckRequest : uint8_t { no, yes, if_due };
 
-/// State that lasts from one packet to the next within the QP's turn. This state is the headers of a message's Middle packets,
-/// and the index of the first WQE that is not counted in tx_messages yet.
+/// State that lasts from one packet to the next within the QP's turn: the headers of a message's Middle packets, and the index
+/// of the first WQE that is not counted in tx_messages yet.
 struct Middle {
     const SendRecord* message = nullptr;
     wire::RepeatedHeaders headers;
@@ -179,8 +177,7 @@ Begun begin(Context& ctx, Qp& qp, const SendRecord& r, Part part, uint32_t lengt
     return b;
 }
 
-/// Starts the frame of a Middle packet. Builds the headers for the first Middle packet of a message. Copies these headers for
-/// the other Middle packets.
+/// Starts the frame of a Middle packet. Builds the headers only for the first Middle packet of a message, then copies them.
 Begun begin_middle(Context& ctx, Qp& qp, const SendRecord& r, Part part, bool ack_request, io::TxFrame& frame, Middle& kept) {
     if (kept.message != &r) {
         const Begun b = begin(ctx, qp, r, part, qp.mtu, ack_request, frame);
@@ -274,9 +271,9 @@ Step send_one(Context& ctx, Qp& qp, SendRecord& r, Middle& kept) {
     return Step::done;
 }
 
-/// Requests missing responses of one READ or atomic again. If all missing responses have been requested, sends the request
-/// again that a kept NAK reports as missing. A part of a READ may be requested separately. The peer has answered later packets,
-/// so it has executed the READ. A peer that has not executed the READ would treat the part as a new, shorter READ.
+/// Requests missing responses of one READ or atomic again. If there are none left to request, sends the request again that a
+/// kept NAK reports as missing. A part of a READ may be requested separately, because the peer has answered later packets and
+/// has therefore executed the READ. Otherwise the peer would treat the part as a new, shorter READ.
 Step request_missing(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
     Missing& m = qp.reorder->missing;
@@ -368,8 +365,7 @@ uint32_t send_repairs(Context& ctx, Qp& qp, uint32_t quantum) {
     }
     if (sent != 0) {
         rq.repair.sent_at = uint32_t(ctx.now);
-        // If the QP has lost a packet of each message so far, only the repaired packet can provide a measurement of the round
-        // trip.
+        // If the QP has lost a packet of each message, only the repaired packet can provide a round-trip time.
         if (!rq.round_trip.known() && rq.repair.cause == Repair::Cause::nak) rq.round_trip.begin(rq.repair.begin, ctx.now);
         arm_probe(ctx, qp);
         update_timer(ctx, qp);
