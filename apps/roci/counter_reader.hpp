@@ -1,4 +1,5 @@
-// rocid's counter page (abi/counter_page.hpp), mapped read-only. After open() the counters are read without requests to rocid.
+// Reads rocid's counters from a read-only mapping of the counter page (abi/counter_page.hpp). Only open() sends a request to
+// rocid.
 #pragma once
 
 #include <memory>
@@ -14,7 +15,7 @@ namespace roci::cli {
 
 struct CounterLabel {
     std::string name;
-    bool level = false;  ///< the value can also decrease
+    bool level = false;  ///< true: the value can also decrease; false: the value only increases
 };
 
 /// Deleter that unmaps the page.
@@ -37,7 +38,7 @@ public:
     uint32_t pid() const { return header_.pid; }
     /// Returns the values of an engine's counters, in the order of the labels.
     std::vector<uint64_t> engine_values(uint32_t engine) const;
-    /// Returns the values of a device's counters, counted by one engine.
+    /// Returns the part of a device's counters that one engine has counted.
     std::vector<uint64_t> device_values_of(uint32_t engine, uint32_t device) const;
     /// Returns the cycles of the time stamp counter per millisecond; 0 if unknown.
     uint32_t cycles_per_ms() const { return header_.names >= sizeof header_ ? header_.cycles_per_ms : 0; }

@@ -1,4 +1,5 @@
-// roci doctor: checks a machine and reports what stops or slows RDMA programs over rocid, worst first.
+// roci doctor: checks a machine and reports the conditions that stop or slow RDMA programs over rocid. The worst findings come
+// first.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +11,7 @@
 
 namespace roci::cli {
 
-/// The input of the checks. Tests use another root and other limits.
+/// The input of the checks. Tests set another root and other limits.
 struct Machine {
     std::string root;           ///< prefix of every path; "": this machine
     unsigned uid = 0;           ///< the user who would start rocid
@@ -22,7 +23,7 @@ struct Machine {
     std::vector<std::string> libraries;                       ///< folders of our client libraries
     std::string socket;                                       ///< the socket at which programs look for rocid
     std::function<std::string(const std::string&)> variable;  ///< value of an environment variable; "" if unset
-    std::function<std::string()> connect;                     ///< why rocid does not answer at `socket`; "" if it answers
+    std::function<std::string()> connect;                     ///< connects to `socket`; returns the error, or "" if rocid answers
 };
 Machine this_machine(const std::string& socket);
 
