@@ -27,8 +27,8 @@ constexpr size_t kMostCandidates = 256;
 /// The source address and the destination address of flows. Two flows with swapped addresses may belong to the same connection.
 using Addresses = std::pair<Gid, Gid>;
 
-/// Finds pairs of flows of which one contains responses to the requests of the other. A response has a PSN of the request to
-/// which it belongs. So each response votes for the flows with matching requests.
+/// Finds pairs of flows. One flow of a pair contains requests, and the other flow contains the responses to these requests. A
+/// response has a PSN of its request. So each response gives votes to the flows that have requests with about this PSN.
 class Matcher {
 public:
     explicit Matcher(const Capture& c) : c_(c), requests_(c.flows.size()) {

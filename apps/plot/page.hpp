@@ -15,7 +15,7 @@ std::string page(const Analysis& a);
 /// Escapes a text for HTML.
 std::string escaped(const std::string& text);
 
-/// The contents of page.css, body.html, and charts.js with page.js.
+/// The contents of page.css, of body.html, and of charts.js followed by page.js.
 extern const char* const kStyle;
 extern const char* const kBody;
 extern const char* const kScript;

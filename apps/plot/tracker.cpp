@@ -10,7 +10,7 @@ constexpr int64_t kCircle = int64_t{1} << 24;
 constexpr int64_t kWindow = 1 << 16;       ///< in PSNs; a larger step means a new connection with the same QP numbers
 constexpr size_t kMostRequests = 1 << 17;  ///< limit of entries in each of the containers that prune() shortens
 constexpr uint64_t kReorderPackets = 16;   ///< if more packets overtake a packet, an earlier copy of the packet was lost
-constexpr int64_t kReorderTime = 100'000;  ///< in ns; if a packet is later by more than this and a round trip, a copy was lost
+constexpr int64_t kReorderTime = 100'000;  ///< in ns; if a packet is late by this time and by a round trip, a copy was lost
 
 }  // namespace
 

@@ -12,7 +12,8 @@
 namespace roci::plot {
 
 /// The extended PSN of PSN 0 at the beginning of a capture. Smaller numbers are available for earlier PSNs. The value is a
-/// multiple of 2^24 and of 10^6, so that a PSN with zeros at its end also has an extended PSN with zeros at its end.
+/// multiple of 2^24, so that the low 24 bits of an extended PSN are the PSN. The value is also a multiple of 10^6, so that the
+/// last 6 decimal digits of an extended PSN are those of the PSN.
 inline constexpr int64_t kFirstCircle = (int64_t{1} << 24) * 15'625;
 
 class Tracker {

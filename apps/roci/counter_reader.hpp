@@ -26,9 +26,10 @@ struct Unmap {
 
 class CounterReader {
 public:
-    /// Maps rocid's page. Returns nullopt, with `why` set, if rocid has no page or if the page is not valid.
+    /// Maps rocid's counter page. If rocid has no page or the page is not valid, sets `why` and returns nullopt.
     static std::optional<CounterReader> open(ControlClient& client, std::string& why);
-    /// Returns a reader of a page in memory, or nullopt, with `why` set, if the page is not valid. The caller owns the memory.
+    /// Returns a reader of a counter page in memory. The caller owns the memory. If the page is not valid, sets `why` and returns
+    /// nullopt.
     static std::optional<CounterReader> of(std::span<const std::byte> page, std::string& why);
 
     const std::vector<std::string>& devices() const { return devices_; }

@@ -30,7 +30,7 @@ std::string ephemeral_socket(const Where& where, std::string& why);
 
 /// Connects to a rocid. If --socket or $ROCI_SOCKET is set, tries only the rocid at that socket. Otherwise, if --config or
 /// --single is set, tries only the ephemeral rocid of that option. Otherwise tries the rocid of `roci up`, the system's rocid and
-/// the user's ephemeral rocid, in this order. Returns nullopt, with `why` set, if no rocid accepts.
+/// the user's ephemeral rocid, in this order. If no rocid accepts, sets `why` and returns nullopt.
 std::optional<Daemon> find_daemon(const Where& where, std::string& why);
 
 /// Returns the path of the socket of the rocid that `roci up` starts for this user. If no folder is safe for the socket, sets

@@ -20,7 +20,7 @@ struct Machine {
     uint64_t open_files = 0;
     int glibc_minor = 0;                                      ///< N of glibc version 2.N
     std::string rocid;                                        ///< path of rocid; "": not found
-    std::vector<std::string> libraries;                       ///< folders of our client libraries
+    std::vector<std::string> libraries;                       ///< folders of Rocinante's client libraries
     std::string socket;                                       ///< the socket at which programs look for rocid
     std::function<std::string(const std::string&)> variable;  ///< value of an environment variable; "" if unset
     std::function<std::string()> connect;                     ///< connects to `socket`; returns the error, or "" if rocid answers

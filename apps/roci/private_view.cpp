@@ -90,7 +90,7 @@ void cover(const fs::path& folder, Names except) {
     close(old);
 }
 
-/// Returns the path `folder`/infiniband, after it has made the addition of entries possible there. If `folder`/infiniband exists,
+/// Makes it possible to add entries to `folder`/infiniband, and returns this path. If `folder`/infiniband exists,
 /// mounts a tmpfs on it; old entries that are not in `devices` remain visible. Otherwise mounts a tmpfs on `folder` and creates
 /// the folder infiniband.
 fs::path own_infiniband(const fs::path& folder, Names devices) {

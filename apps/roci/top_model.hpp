@@ -17,7 +17,7 @@ namespace roci::cli {
 struct TopReading {
     double at = 0;  ///< seconds
     std::vector<std::vector<uint64_t>> engines;
-    std::vector<std::vector<std::vector<uint64_t>>> devices;  ///< by engine, then device
+    std::vector<std::vector<std::vector<uint64_t>>> devices;  ///< indices: engine, then device
     nlohmann::ordered_json status;
 };
 TopReading read_top(const CounterReader& reader, nlohmann::ordered_json status, double at);

@@ -18,8 +18,8 @@ struct TopColumn {
 /// Returns the lines of a table. The first line is the header. Adds the titles of the omitted columns to `dropped`.
 std::vector<std::string> fit_table(const std::vector<TopColumn>& columns, const std::vector<std::vector<std::string>>& rows,
                                    size_t width, std::vector<std::string>& dropped);
-/// Breaks a text into lines at spaces. A word that is longer than `width` is broken too. The first line has at most `width`
-/// characters; the other lines are indented by two spaces.
+/// Breaks a text into lines of at most `width` characters, at spaces and within words that do not fit. Two spaces indent all
+/// lines except the first line.
 std::vector<std::string> wrap(const std::string& text, size_t width);
 
 struct TopView {

@@ -149,8 +149,8 @@ struct CqConsumer {
         return peek() == nullptr ? &shared->sleeping : nullptr;
     }
     /// Requests an event for the next entry or, with `solicited_only`, for the next entry that is solicited or reports an error.
-    /// The caller polls once more afterwards. While a request for any entry is pending, `solicited_only` has no effect (IBA
-    /// 11.4.2.2).
+    /// The caller polls once more afterwards. While a request without `solicited_only` is pending, `solicited_only` has no effect
+    /// (IBA 11.4.2.2).
     void arm(bool solicited_only) {
         std::atomic_ref a(shared->arm);
         const uint32_t last = a.load(std::memory_order_relaxed);

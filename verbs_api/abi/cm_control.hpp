@@ -109,9 +109,9 @@ struct CmQueryReply {
 /// The reply to cm_get_event. The request has the channel's handle. If no event waits, the error is EAGAIN. The reply also has
 /// the data that librdmacm usually needs next: the id's route, and the attributes that move the id's QP to INIT, RTR and RTS.
 struct CmEventReply {
-    uint32_t id;        ///< for a CONNECT_REQUEST the new id
-    uint32_t listener;  ///< for a CONNECT_REQUEST the listening id, else kNoHandle
-    uint32_t group;     ///< for multicast events the handle of the membership, else kNoHandle
+    uint32_t id;        ///< id of the event; for a CONNECT_REQUEST, the new id
+    uint32_t listener;  ///< for a CONNECT_REQUEST, the listening id; else kNoHandle
+    uint32_t group;     ///< for a multicast event, the handle of the membership; else kNoHandle
     uint32_t event;     ///< enum rdma_cm_event_type
     int32_t status;
     uint32_t reserved;

@@ -161,7 +161,7 @@ enum OpenDeviceWishes : uint32_t {
 };
 enum OpenDeviceFlags : uint32_t {
     kHugeChunks = 1 << 0,  ///< the client uses huge pages for arena chunks if huge pages are available
-    kPopulate = 1 << 1,    ///< the client allocates the pages of registered memory, so that they are not charged to rocid
+    kPopulate = 1 << 1,    ///< the client allocates the pages of registered memory, so that rocid is not charged for the pages
     kDevicePage = 1 << 2,  ///< the last descriptor of the reply is the device page
 };
 struct OpenDeviceReply {

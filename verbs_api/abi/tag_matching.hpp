@@ -63,7 +63,7 @@ struct TagQueue {
     uint32_t handles;  ///< slots of the ring of handles, power of two
     uint32_t max_tags, max_ops;
     uint32_t engine;  ///< engine whose doorbell page the SRQ uses
-    uint32_t slot;    ///< doorbell bit
+    uint32_t slot;    ///< bit of the SRQ in the doorbell page
     Location where;
 };
 constexpr uint64_t tag_queue_bytes(uint64_t depth, uint64_t handles) {

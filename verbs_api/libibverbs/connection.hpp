@@ -86,7 +86,7 @@ public:
     /// Called when the connection is lost. All further requests fail with EIO. Prints a message on stderr, at most once until the
     /// process opens another connection. Returns EIO.
     int lost(const char* why);
-    /// Closes the descriptor of a fork's child, without a message to rocid.
+    /// Called in a fork's child. Closes the child's descriptor without a message to rocid. Later requests fail with EIO.
     void leave_to_parent();
 
 private:

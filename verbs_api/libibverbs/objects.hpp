@@ -181,7 +181,7 @@ struct Context {
     std::atomic<uint64_t> looked_at{0};  ///< time of the last check whether rocid runs (CLOCK_MONOTONIC_COARSE, nanoseconds)
     bool inherited = false;              ///< true in a fork's child if the parent opened the context
     uint32_t opens = 1;         ///< number of ibv_open_device and ibv_import_device calls; protected by the lock of all contexts
-    std::vector<int> imported;  ///< descriptors of imports; closed with the device
+    std::vector<int> imported;  ///< descriptors of ibv_import_device calls; the library closes them with the device
     std::mutex heir_mutex;      ///< locked in a fork's child only
     ibv_context* heir = nullptr;  ///< in a fork's child: a new session, for requests that need no object of the parent
 

@@ -12,7 +12,7 @@ struct Poller {
     /// The largest number of empty polls before a yield. The polls take about 10 microseconds.
     static constexpr uint32_t kMostPolls = 1024;
     abi::CpuPace pace{kMostPolls};
-    const Cq* last = nullptr;  ///< the last CQ that was empty when this thread polled it and was to sleep (Way::sleep)
+    const Cq* last = nullptr;  ///< the CQ of this thread's last empty poll with Way::sleep
     uint64_t polled = 0;
     uint32_t woken = 0;  ///< number of sleeps that a completion ended since the last sleep that timed out
 };

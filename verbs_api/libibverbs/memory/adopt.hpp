@@ -22,18 +22,15 @@
 ///  - While a page is moved (2 MiB at a time, about 1 ms), a system call of another thread that writes into the page fails with
 ///    EFAULT, because neither an unprivileged userfaultfd nor mprotect makes the kernel wait. With CAP_SYS_PTRACE or
 ///    vm.unprivileged_userfaultfd=1 the system call waits.
-///  - The kernel still accesses the old pages for I/O that has pinned them before the registration (io_uring fixed buffers,
-///  O_DIRECT
-///    or AIO in flight).
-///  - A raw system call madvise(2) with MADV_DONTNEED keeps the content, as on any shared memory. After the library function
-///  madvise()
-///    the pages read as zeros (advice.hpp).
+///  - I/O that has pinned pages before the registration (io_uring fixed buffers, O_DIRECT or AIO in flight) still accesses the
+///    old pages.
+///  - After a raw system call madvise(2) with MADV_DONTNEED the pages keep their content, as on any shared memory. After the
+///    library function madvise() the pages read as zeros (advice.hpp).
 ///  - MADV_FREE fails with EINVAL.
 ///  - mremap() fails with EFAULT if it would grow a mapping of 16 pages or more. realloc() then copies the data.
 ///  - The NUMA policy and MADV_* hints of the old mapping are lost, because the mapping is new.
-///  - The child of fork() gets a private copy of the pages before fork() returns in the child (fork.hpp). A child of raw clone()
-///  or
-///    _Fork() gets no private copy.
+///  - The child of fork() gets a private copy of the pages before fork() returns in the child (fork.hpp). A child of raw
+///    clone() or _Fork() gets no private copy.
 ///  - A program must not register the stack of *another* thread.
 
 #include <cstddef>
@@ -67,7 +64,8 @@ int acquire(void* addr, size_t length, bool need_write, std::vector<Piece>& out,
 /// after its last release. So before this call the caller removes rocid's region of the file.
 void release(uint64_t token);
 
-/// The limit of the pages, in bytes, in released files whose descriptors the library keeps open for later registrations.
+/// The library keeps released files open for later registrations, as long as their adopted pages have at most this many bytes in
+/// total.
 inline constexpr uint64_t kIdleBytes = 256ull << 20;
 
 /// The resources that this library uses now. Only tests read this struct.

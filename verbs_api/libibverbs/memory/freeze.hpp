@@ -1,9 +1,8 @@
 #pragma once
 /// Blocks threads that write to pages while the pages are moved, so that no write is lost. There are two methods:
 ///  - write protection by userfaultfd: a writer sleeps in the kernel until thaw().
-///  - mprotect and a SIGSEGV handler in which the writer waits. The library uses this method if the system refuses userfaultfd,
-///  for
-///    example by Docker's seccomp profile. The handler passes other faults to the previous handler.
+///  - mprotect and a SIGSEGV handler in which the writer waits. The library uses this method if the system refuses
+///    userfaultfd, for example by Docker's seccomp profile. The handler passes other faults to the previous handler.
 ///
 /// Between freeze() and thaw() the caller may write only to its stack, because the frozen pages may belong to the heap.
 
@@ -30,7 +29,7 @@ public:
     virtual bool cover(uint64_t address, uint64_t length, bool shared) = 0;
     /// Returns true if freeze() also blocks writers to pages that were never touched.
     virtual bool holds_untouched() const = 0;
-    /// Makes writers to [address, +length) wait. On failure, returns false and freezes nothing.
+    /// Blocks threads that write to [address, +length), until thaw(). On failure, returns false and freezes nothing.
     virtual bool freeze(uint64_t address, uint64_t length, int protection) = 0;
     /// Lets the writers continue. `replaced` is true if a new mapping is in place. Otherwise the old mapping becomes writable
     /// again.

@@ -25,7 +25,7 @@ public:
         inode_ = st.st_ino;
         process_ = ::getpid();
     }
-    /// Returns the descriptor, or -1 if this process must not use it or there is none.
+    /// Returns the descriptor. Returns -1 if there is no descriptor, or if the descriptor fails the checks above.
     int get() const { return process_ == ::getpid() && is_same() ? fd_.get() : -1; }
     /// Closes the descriptor, unless its number now belongs to another file.
     void drop() {

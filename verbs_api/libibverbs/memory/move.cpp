@@ -160,7 +160,7 @@ public:
     }
 
 private:
-    static constexpr uint64_t kLeastToLookAt = 256 << 10;  ///< below this size a look costs more than it may save
+    static constexpr uint64_t kLeastToLookAt = 256 << 10;  ///< for a smaller range, reading the pagemap costs more than it saves
     static constexpr uint64_t kLeastUntouched = 8 * kMoveStep;
 
     bool freeze(const Move& step, PageView::State before) {
