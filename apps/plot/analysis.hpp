@@ -29,7 +29,7 @@ struct Analysed {
     int64_t begin = 0, end = 0;
 };
 
-/// The connections that the user wants to see.
+/// The connections that the user selects by options.
 struct Choice {
     uint32_t flow = 0;  ///< number of the only connection to show; 0: all connections
     uint32_t qpn = 0;   ///< number of the QP whose connections are shown; 0: all QPs

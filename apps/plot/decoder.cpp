@@ -89,8 +89,8 @@ void Decoder::add_without_icrc() {
     length_ += wire::kIcrcLength;
 }
 
-/// Parses frame_ with its full length. The bytes that were not captured are zero. If the parser refuses the frame, tests whether
-/// the frame would be valid with an ICRC, and counts it in only_without_icrc_.
+/// Parses frame_ with its full length. The bytes that were not captured are zero. If the parser refuses the frame, but would
+/// accept the frame with an ICRC added, increments only_without_icrc_.
 Verdict Decoder::parse_copy(Packet& packet) {
     if (without_icrc_) add_without_icrc();
     const uint32_t whole = std::min(std::max(length_, ip_end(frame_.data())), kMostLength + wire::kEthLength);

@@ -124,7 +124,8 @@ int plain(const TopOptions& o, Watcher& watcher, int signals, int connection, To
     return 0;
 }
 
-/// Handles the pressed keys. Returns false if the user wants to quit. Sets `changed` to true if the screen must be drawn again.
+/// Handles the pressed keys. Returns false if the user has pressed the key to quit. Sets `changed` to true if the screen must be
+/// drawn again.
 bool take_keys(TopScreen& screen, TopView& view, bool& changed) {
     for (int key = screen.key(); key != 0; key = screen.key()) {
         if (key == 'q' || key == 'Q') return false;

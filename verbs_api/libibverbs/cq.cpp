@@ -11,8 +11,8 @@ namespace {
 
 using abi::Op;
 
-/// Sets `ring` to the empty ring in rocid's reply. Returns false if the reply is invalid or the ring is not within this process's
-/// mappings of the arena.
+/// Sets `ring` to the ring in rocid's reply, at index 0. Returns false if the reply is invalid or the ring is not within this
+/// process's mappings of the arena.
 bool locate_ring(Context& c, const abi::CreateCqReply& reply, abi::CqConsumer& ring) {
     const bool shaped =
         reply.depth != 0 && (reply.depth & (reply.depth - 1)) == 0 && reply.lanes != 0 && reply.lanes <= abi::kMaxEngines;

@@ -27,7 +27,7 @@ struct Td {
     static Td* from(ibv_td* p) { return reinterpret_cast<Td*>(p); }
 };
 
-/// A protection domain, or a parent domain if `contained` is set. rocid knows only the contained domain.
+/// A protection domain, or a parent domain if `contained` is set. In rocid only the contained domain exists.
 struct Pd {
     ibv_pd pd;
     Pd* contained = nullptr;

@@ -72,8 +72,8 @@ void touch(const memory::Piece& piece) {
         (void)*reinterpret_cast<const volatile char*>(at);
 }
 
-/// Allocates the pages of a piece in a file that supports seals (memfd). Does nothing for other pieces. Returns 0, or ENOMEM if
-/// there are not enough pages.
+/// Allocates the pages of a piece in a file that supports seals, for example a memfd. Does nothing for other pieces. Returns 0,
+/// or ENOMEM if there are not enough pages.
 int allocate(const memory::Piece& piece) {
     if (piece.fd < 0 || fcntl(piece.fd, F_GET_SEALS) < 0) return 0;
     const int err = allocate_pages(piece.fd, piece.fd_offset, piece.length);

@@ -1,4 +1,4 @@
-// Connection setup and teardown: rdma_connect, rdma_accept, rdma_establish, rdma_reject, rdma_notify, rdma_disconnect.
+// Functions for connection setup and teardown, from rdma_connect to rdma_disconnect, and the functions for ECE.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>

@@ -20,7 +20,7 @@
 
 namespace roci::memory {
 
-/// The name of every adopted file. In /proc/self/maps it appears as "/memfd:roci-adopted (deleted)".
+/// The name of each memfd with adopted pages (adopt.hpp). In /proc/self/maps the name is "/memfd:roci-adopted (deleted)".
 inline constexpr char kMemfdName[] = "roci-adopted";
 inline constexpr char kMapsName[] = "/memfd:roci-adopted (deleted)";
 
@@ -145,7 +145,7 @@ private:
     uint64_t placements_ = 0;    ///< counted since the last collect()
     uint64_t live_pages_ = 0;    ///< counted by the last collect()
     uint64_t vmas_ = 0;          ///< counted by the last collect()
-    uint64_t refusals_ = 0;  ///< number of calls of vmas_left() since collect() last left too many VMAs; 0: enough VMAs are left
+    uint64_t refusals_ = 0;  ///< number of calls of vmas_left() since collect() first left too many VMAs; 0: enough VMAs are left
 };
 
 }  // namespace roci::memory

@@ -102,8 +102,8 @@ bool is_adopted(const Vma& vma) { return vma.shared && std::string_view(vma.name
     ::abort();
 }
 
-/// Replaces all adopted mappings of the child by private copies. The memory is still shared, so this function writes only to its
-/// stack and to variables of this library.
+/// Replaces all adopted mappings (adopt.hpp) of the child by private copies. The memory is still shared, so this function writes
+/// only to its stack and to variables of this library.
 void make_private() {
     char buffer[4096];
     MapsText maps(buffer);
