@@ -1,5 +1,5 @@
-// Converts the options of a CLI11 program to entries of a manual page and to words for completion. Only the files with main()
-// include this header.
+// Converts the options of a CLI11 program to entries of a manual page and to words for bash completion. Only files with a main()
+// function include this header.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -8,7 +8,7 @@
 
 namespace roci::manual {
 
-/// Returns the options that --help shows. Hidden options have no group.
+/// Returns the options that --help shows. Options without a group are hidden.
 inline std::vector<const CLI::Option*> shown(const CLI::App& app) {
     std::vector<const CLI::Option*> out;
     for (const CLI::Option* option : app.get_options())
@@ -26,7 +26,7 @@ inline std::vector<Entry> entries(const CLI::App& app) {
     return out;
 }
 
-/// Returns sections of a manual page, one section for each subcommand.
+/// Returns one section of the manual page per subcommand.
 inline std::vector<Section> command_sections(const CLI::App& app) {
     std::vector<Section> out;
     for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))

@@ -19,7 +19,7 @@ const Entry kEnvironment[] = {
      "this machine allows."},
 };
 
-/// Escapes the special characters of roff, and roff's control characters at the beginning of a line.
+/// Escapes backslashes and hyphens for roff, and the control characters of roff at the beginning of a line.
 std::string escape(std::string_view text) {
     std::string out;
     bool line_start = true;

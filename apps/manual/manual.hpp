@@ -1,4 +1,4 @@
-// The manual pages and the completion of our commands, generated from the tables of their options.
+// Generates manual pages and bash completions of Rocinante's commands from their option tables.
 #pragma once
 
 #include <span>
@@ -35,13 +35,13 @@ struct Command {
     std::vector<std::string> options;
 };
 
-/// Returns the bash completion of a program: the names of its subcommands, then the options of the chosen subcommand. If `runs`
-/// is not empty, the command line after "--" is completed as that of another program.
+/// Returns the bash completion script of a program. The script completes the names of the subcommands, then the options of the
+/// chosen subcommand. If `runs` is not empty, the script completes the words after "--" as the command line of another program.
 std::string bash_completion(const std::string& program, const std::vector<Command>& commands, std::string_view runs);
 
 /// Returns the environment variables that the manual page of roci describes.
 std::span<const Entry> environment();
-/// Returns the same variables as lines of a --help text.
+/// Returns the variables of environment() as lines of a --help text.
 std::string environment_help();
 
 }  // namespace roci::manual

@@ -1,4 +1,4 @@
-// The result of the analysis of a capture. The page and the text are made from this result.
+// The result of the analysis of a capture. page.cpp and words.cpp convert this result to the page and to the summary.
 #pragma once
 
 #include <optional>
@@ -11,13 +11,14 @@
 
 namespace roci::plot {
 
+/// A row of the ladder, which shows the packets of a connection as arrows between its two ends.
 struct LadderRow {
     int64_t time = 0;
     bool to_a = false;
     Kind kind = Kind::sent;
     bool lost = false;
     std::string text;       ///< such as "WRITE 65,536 bytes, PSN 5 to 20"
-    uint64_t left_out = 0;  ///< number of omitted rows before this one
+    uint64_t left_out = 0;  ///< number of omitted rows between this row and the row before
 };
 
 struct Analysed {
@@ -28,9 +29,10 @@ struct Analysed {
     int64_t begin = 0, end = 0;
 };
 
+/// The connections that the user selects by options.
 struct Choice {
-    uint32_t flow = 0;  ///< show only the connection with this number; 0: all
-    uint32_t qpn = 0;   ///< show only connections of this QP; 0: all
+    uint32_t flow = 0;  ///< number of the only connection to show; 0: all connections
+    uint32_t qpn = 0;   ///< number of the QP whose connections are shown; 0: all QPs
 };
 
 struct Analysis {
@@ -42,7 +44,8 @@ struct Analysis {
 
 inline constexpr size_t kMostDrawn = 8;
 
-/// Analyses a capture. Throws Failure if no connection matches `choice`.
+/// Analyses a capture. Analyses at most kMostDrawn of the connections that match `choice`, those with the most frames. Throws
+/// Failure if no connection matches `choice`.
 Analysis analyse_capture(Capture capture, const Choice& choice);
 
 std::vector<LadderRow> ladder_of(const Stream (&streams)[2]);

@@ -20,7 +20,7 @@ namespace {
 
 std::string packets(uint64_t n, const char* what = "frame") { return count_of(n, what); }
 
-/// Describes the frames of a file that has no RoCEv2 packets.
+/// Returns the error text for a file without RoCEv2 packets. The text describes the frames of the file.
 std::string what_it_has(const Capture& c) {
     const ReadCounts& n = c.counts;
     if (n.frames == 0) return fmt::format("'{}' has no frames", c.name);
@@ -82,7 +82,7 @@ Link link_of(pcap_t* file, const std::string& name) {
                                                 text != nullptr ? text : "an unknown kind"));
 }
 
-/// Largest seconds of a time, so that the time in nanoseconds fits into 63 bits.
+/// The largest number of seconds of a time stamp. A larger time in nanoseconds would not fit into 63 bits.
 constexpr int64_t kLastSecond = 9'000'000'000;
 
 void read_frames(pcap_t* file, const std::string& path, Link link, Decoder& decoder, Capture& out, size_t most) {
@@ -95,8 +95,8 @@ void read_frames(pcap_t* file, const std::string& path, Link link, Decoder& deco
             out.notices.push_back(fmt::format("The capture is long: the page shows its first {} RoCEv2 packets.", most));
             break;
         }
-        // tv_usec contains nanoseconds, because open_file() asks libpcap for them. A time of pcapng has 64 bits, so a damaged
-        // file may contain a time that would overflow.
+        // tv_usec contains nanoseconds, because open_file() requests this precision from libpcap. A time stamp of pcapng has 64
+        // bits, so the time stamp of a damaged file may overflow.
         const int64_t time = std::clamp<int64_t>(header->ts.tv_sec, 0, kLastSecond) * 1'000'000'000 +
                              std::clamp<int64_t>(header->ts.tv_usec, 0, 999'999'999);
         decoder.add(time, {bytes, header->caplen}, header->len, link, places.next());
@@ -123,7 +123,7 @@ Capture read_once(const std::string&, const std::string&, size_t, bool, uint64_t
 
 #endif
 
-/// Sorts the frames by time. A file with several interfaces may contain them in another order.
+/// Sorts the frames by time. A file with several interfaces may contain the frames in another order.
 void sort_by_time(Capture& c) {
     const auto earlier = [](const Frame& a, const Frame& b) { return a.time < b.time; };
     if (std::is_sorted(c.frames.begin(), c.frames.end(), earlier)) return;

@@ -1,5 +1,5 @@
 'use strict';
-// The graphs: panels with a common time axis on one canvas. This file draws them; page.js handles selection and input.
+// Draws the graphs: panels with a common time axis on one canvas. page.js handles selection and input.
 const LAYERS = [  // name, text of the legend, colour, shape
   {id: 'acked', text: 'acknowledged', colour: '--acked', shape: 'step'},
   {id: 'sent', text: 'sent', colour: '--sent', shape: 'dot'},
@@ -28,7 +28,8 @@ function duration(ns) {
   const [v, unit] = scaledBy(ns, [[1e9, 's'], [1e6, 'ms'], [1e3, 'us'], [1, 'ns']]);
   return (unit === 'ns' ? v.toFixed(0) : digits(v)) + ' ' + unit;
 }
-// Returns a time of the ladder as text. All times of a connection have the same unit and number of digits.
+// Returns a time of the ladder as text. `length` is the duration of the connection. All times of a connection have the same unit and the
+// same number of digits.
 function exactTime(ns, length) {
   const [size, unit, places] = length >= 1e10 ? [1e9, 's', 6] : length >= 1e6 ? [1e6, 'ms', 4] : [1e3, 'us', 2];
   return `${(ns / size).toFixed(places)} ${unit}`;
@@ -36,7 +37,7 @@ function exactTime(ns, length) {
 const bytesText = n => n < 1000 ? `${n} bytes` : scaledBy(n, [[1e9, 'GB'], [1e6, 'MB'], [1e3, 'kB']]).map((v, i) => i ? v : digits(v)).join(' ');
 const rateText = n => scaledBy(n, [[1e9, 'Gb/s'], [1e6, 'Mb/s'], [1e3, 'kb/s'], [1, 'b/s']]).map((v, i) => i ? v : digits(v)).join(' ');
 
-// Returns the values between low and high in steps of 1, 2 or 5 times a power of ten.
+// Returns the positions of the grid lines between low and high. The step is 1, 2 or 5 times a power of ten.
 function ticks(low, high, most, whole) {
   const raw = (high - low) / Math.max(1, most);
   if (!(raw > 0)) return [low];
@@ -47,7 +48,7 @@ function ticks(low, high, most, whole) {
   for (let i = Math.ceil(low / step), n = 0; i * step <= high + step * 1e-6 && n < 1000; i++, n++) out.push(i * step);
   return out;
 }
-// Returns a label per tick. All labels but 0 have the same unit, and enough digits to distinguish neighbours.
+// Returns a label per time. All labels except 0 have the same unit, and enough digits to distinguish adjacent times.
 function timeLabels(list) {
   const span = Math.max(...list.map(Math.abs), 1), step = list.length > 1 ? list[1] - list[0] : span;
   const [size, unit] = [[1e9, 's'], [1e6, 'ms'], [1e3, 'us'], [1, 'ns']].find(([s]) => span >= s);
@@ -73,7 +74,7 @@ const layersOf = (kind, flags) => {
   return out;
 };
 
-// Returns the index of the first item whose time is not before t.
+// Returns the index of the first item of a sorted list whose time is not before t.
 function from(list, t, time) {
   let low = 0, high = list.length;
   while (low < high) {
@@ -83,7 +84,7 @@ function from(list, t, time) {
   return low;
 }
 
-// Returns the panels of a stream. The panels of round trips and of packets in flight are omitted without data.
+// Returns the panels of a stream. If the stream has no round trips or no packets in flight, omits the panel for them.
 function panelsOf(stream) {
   const panels = [{id: 'psn', title: 'Packets: PSN by time', height: 330}];
   if (stream.rtt.length) panels.push({id: 'rtt', title: 'Round trip', height: 96, colour: '--rtt', label: duration});
@@ -243,7 +244,7 @@ class Chart {
     g.globalAlpha = 1;
   }
 
-  // Describes the mark under the pointer as [title, lines]; null if there is none.
+  // Returns a description of the data at the pointer as [title, lines], or null if there is no data.
   at(x, y) {
     const panel = this.panels.find(p => y >= p.y - 6 && y <= p.y + p.height + 6), t = this.timeAt(x);
     if (!panel || x < MARGIN.left - 6 || x > this.width - MARGIN.right + 6) return null;

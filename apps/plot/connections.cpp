@@ -14,27 +14,28 @@ namespace {
 
 using wire::Service;
 
-/// PSNs of the requests of a flow so far.
+/// The PSNs of a flow's requests: the first request, the request with the highest PSN, and the last request so far.
 struct Requests {
     std::optional<Psn> first;
     Psn highest, last;
 };
-constexpr int32_t kRecent = 1 << 15;    ///< PSNs before the newest request that may still be acknowledged
-constexpr int32_t kMostRead = 1 << 20;  ///< PSNs after the newest request that its READ responses may have
+// The limits of the distance between the PSN of a response and the highest PSN of the requests so far.
+constexpr int32_t kRecent = 1 << 15;    ///< limit if the response has the lower PSN
+constexpr int32_t kMostRead = 1 << 20;  ///< limit if the response has the higher PSN, as a response to a READ may have
 constexpr size_t kMostCandidates = 256;
 
-/// Source and destination address of flows. Flows with swapped addresses may belong to the same connection.
+/// The source address and the destination address of flows. Two flows with swapped addresses may belong to the same connection.
 using Addresses = std::pair<Gid, Gid>;
 
-/// Finds for each flow of responses the flow of requests to which the responses belong. A response carries a PSN of the requests
-/// that it answers.
+/// Finds pairs of flows. One flow of a pair contains requests, and the other flow contains the responses to these requests. A
+/// response has a PSN of its request. So each response gives votes to the flows that have requests with about this PSN.
 class Matcher {
 public:
     explicit Matcher(const Capture& c) : c_(c), requests_(c.flows.size()) {
         for (uint32_t i = 0; i < c.flows.size(); ++i) between_[{c.flows[i].key.source, c.flows[i].key.dest}].push_back(i);
         for (const Frame& f : c.frames) f.request() ? request(f) : f.response() ? response(f) : void();
     }
-    /// Returns pairs of flows with their votes, the pair with the most votes first.
+    /// Returns pairs of flows with the numbers of their votes. The pair with the most votes is first.
     std::vector<std::pair<double, std::pair<uint32_t, uint32_t>>> best() const {
         std::vector<std::pair<double, std::pair<uint32_t, uint32_t>>> out;
         for (const auto& [pair, points] : votes_) out.emplace_back(points, pair);
@@ -59,7 +60,7 @@ private:
         const auto found = between_.find({key.dest, key.source});
         if (found == between_.end()) return;
         const Psn psn(f.psn);
-        std::vector<std::pair<uint32_t, bool>> fitting;  // flow, and whether the response has the PSN of the flow's last request
+        std::vector<std::pair<uint32_t, bool>> fitting;  // flow; true if the response has the PSN of the flow's last request
         for (size_t i = 0; i < std::min(found->second.size(), kMostCandidates); ++i) {
             const uint32_t flow = found->second[i];
             const Requests& r = requests_[flow];
@@ -94,7 +95,7 @@ public:
     void by_responses() {
         for (const auto& [points, flows] : Matcher(c_).best()) pair(flows.first, flows.second);
     }
-    /// Pairs flows of UD: a datagram names both QPs.
+    /// Pairs flows of UD. A datagram contains the numbers of both QPs, so the keys of the two flows match exactly.
     void datagrams() {
         std::map<FlowKey, uint32_t> by_key;
         for (uint32_t i = 0; i < c_.flows.size(); ++i)
@@ -103,8 +104,8 @@ public:
             if (const auto found = by_key.find({key.dest, key.source, key.source_qp, key.dest_qp}); found != by_key.end())
                 pair(flow, found->second);
     }
-    /// Pairs the remaining flows other than UD, if only one flow per direction is left between two addresses. Such flows belong
-    /// to UC, contain only CNPs, or have no matching responses.
+    /// Pairs the remaining flows other than UD. Pairs two flows only if no other flow between the two addresses remains in either
+    /// direction. Such flows belong to UC, contain only CNPs, or have no matching responses.
     void remaining() {
         std::map<Addresses, std::vector<uint32_t>> left;
         for (uint32_t i = 0; i < c_.flows.size(); ++i)

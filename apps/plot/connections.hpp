@@ -15,11 +15,12 @@ struct Connection {
     uint32_t to_b = kNoFlow;  ///< flow from end A to end B
     uint32_t to_a = kNoFlow;
     wire::Service service = wire::Service::rc;
-    std::string a, b;  ///< the ends, such as "10.0.0.1 QP 17"
+    std::string a, b;  ///< names of the two ends, such as "10.0.0.1 QP 17"
     uint64_t frames = 0;
 };
 
-/// Returns all connections, those with the most frames first. End A sent the first captured request.
+/// Returns all connections. The connections with the most frames are first. End A of a connection is the end that sent the first
+/// captured request.
 std::vector<Connection> find_connections(const Capture& capture);
 
 /// Returns the name of the service: "RC", "UD" …

@@ -15,7 +15,8 @@ constexpr uint16_t kEtherRoceV1 = 0x8915;
 constexpr uint8_t kProtocolTcp = 6;
 constexpr uint32_t kMostLength = 1 << 16;
 
-/// A link header that is not Ethernet: its length, and the offsets of protocol and packet type (LINKTYPE_LINUX_SLL and _SLL2).
+/// A link header that is not Ethernet (LINKTYPE_LINUX_SLL, LINKTYPE_LINUX_SLL2): the length of the header, and the offsets of its
+/// fields for the protocol and the packet type.
 struct LinkRow {
     Link link;
     uint32_t length, protocol, type;
@@ -28,7 +29,8 @@ uint32_t l3_offset(const uint8_t* frame) {
 }
 uint16_t ether_type(const uint8_t* frame) { return load_be<uint16_t>(frame + l3_offset(frame) - 2); }
 
-/// Returns the offset of the end of the IP packet, by the length in the IP header; 0 if unknown.
+/// Returns the offset of the end of the IP packet in the frame, computed from the length in the IP header. Returns 0 if the frame
+/// is not an IP packet.
 uint32_t ip_end(const uint8_t* frame) {
     const uint32_t l3 = l3_offset(frame);
     if (ether_type(frame) == wire::kEtherIpv4) return l3 + load_be<uint16_t>(frame + l3 + 2);
@@ -37,7 +39,7 @@ uint32_t ip_end(const uint8_t* frame) {
 }
 
 Verdict parse_frame(const uint8_t* frame, uint32_t length, Packet& packet, bool check_icrc) {
-    // The IPv4 checksum is not checked: if the NIC computes checksums, a capture at the sender does not contain them.
+    // The IPv4 checksum is not checked. If the sender's NIC computes checksums, a capture at the sender has wrong checksums.
     return wire::parse(frame, length, packet, check_icrc, wire::HeaderChecksum::right);
 }
 
@@ -76,7 +78,7 @@ bool Decoder::place_ethernet(std::span<const uint8_t> bytes, Link link) {
     return true;
 }
 
-/// Adds space for an ICRC behind the payload, and adjusts the lengths in the headers.
+/// Adds space for an ICRC after the payload, and increases the lengths in the IP and UDP headers.
 void Decoder::add_without_icrc() {
     uint8_t* l3 = &frame_[l3_offset(frame_.data())];
     const bool ipv6 = ether_type(frame_.data()) == wire::kEtherIpv6;
@@ -87,7 +89,8 @@ void Decoder::add_without_icrc() {
     length_ += wire::kIcrcLength;
 }
 
-/// Parses frame_ as if all its bytes had been captured. The missing bytes are zero.
+/// Parses frame_ with its full length. The bytes that were not captured are zero. If the parser refuses the frame, but would
+/// accept the frame with an ICRC added, increments only_without_icrc_.
 Verdict Decoder::parse_copy(Packet& packet) {
     if (without_icrc_) add_without_icrc();
     const uint32_t whole = std::min(std::max(length_, ip_end(frame_.data())), kMostLength + wire::kEthLength);
@@ -112,7 +115,8 @@ void Decoder::count_refused(Verdict verdict) {
     if (ether_type(frame_.data()) == wire::kEtherIpv6 && frame_[l3 + 6] == kProtocolTcp) ++c.tcp;
 }
 
-/// Returns the index of the flow of a packet, or nullopt if there are too many flows.
+/// Returns the index of the flow of a packet, and creates the flow if necessary. Returns nullopt if there are already kMostFlows
+/// flows.
 std::optional<uint32_t> Decoder::flow_of(const Packet& packet) {
     const FlowKey key = key_of(packet);
     if (const auto found = flows_.find(key); found != flows_.end()) return found->second;

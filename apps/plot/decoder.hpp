@@ -1,5 +1,6 @@
-// Converts captured bytes to a Frame. A captured frame may be cut by a snap length, have no ICRC, or have a link type other than
-// Ethernet. The decoder makes a complete Ethernet frame from it for the transport's parser.
+// Converts captured bytes to a Frame. A captured frame may be truncated by a snap length, have no ICRC, or have a link type other
+// than Ethernet. The decoder converts each captured frame to a complete Ethernet frame, and passes the Ethernet frame to the
+// transport's parser.
 #pragma once
 
 #include <array>
@@ -24,10 +25,10 @@ public:
     /// `without_icrc` is true if the frames of the capture end with their payload.
     explicit Decoder(Capture& out, bool without_icrc = false) : out_(out), without_icrc_(without_icrc) {}
 
-    /// Adds one frame to the capture, or counts the reason why the frame is not added. `length` is the length on the wire.
-    /// `place` replaces the place that the link header gives.
+    /// Adds one frame to the capture, or counts the reason why the frame is not added. `length` is the length of the frame on the
+    /// wire. If `place` is set, it replaces the place from the link header.
     void add(int64_t time, std::span<const uint8_t> bytes, uint32_t length, Link link, std::optional<Place> place);
-    /// Returns the number of frames that are RoCEv2 packets only if the capture has no ICRCs.
+    /// Returns the number of refused frames that would be valid RoCEv2 packets if an ICRC was added.
     uint64_t only_without_icrc() const { return only_without_icrc_; }
 
 private:

@@ -6,7 +6,7 @@
 
 namespace roci::plot {
 
-/// Exit statuses of `roci plot`.
+/// The exit statuses of `roci plot`.
 enum class Ending : int {
     drawn = 0,
     failed = 1,    ///< any other failure, for example the page cannot be written

@@ -25,7 +25,7 @@ struct Frame {
     uint32_t flow = 0;
     uint32_t psn = 0;
     uint32_t payload = 0;
-    uint32_t dma_length = 0;  ///< RETH
+    uint32_t dma_length = 0;  ///< DMA length of the RETH; 0 without RETH
     Place place;
     uint8_t opcode = 0, syndrome = 0;
     bool ack_request = false, marked = false;
@@ -40,7 +40,7 @@ struct Frame {
 struct FlowKey {
     Gid source, dest;
     Qpn dest_qp;
-    Qpn source_qp;  ///< set for UD only, because a frame of RC, UC or XRC does not name the QP that sent it
+    Qpn source_qp;  ///< set for UD only, because a frame of RC, UC or XRC does not contain the number of the sending QP
     auto operator<=>(const FlowKey&) const = default;
 };
 
@@ -51,7 +51,7 @@ struct Flow {
     uint32_t requests = 0, responses = 0, cnps = 0;
 };
 
-/// Number of frames of a file, by the result of decoding.
+/// The numbers of frames of a file, by the result of decoding.
 struct ReadCounts {
     uint64_t frames = 0;            ///< all frames of the file
     uint64_t roce = 0;              ///< RoCEv2 packets; the page shows only these
@@ -68,9 +68,9 @@ struct Capture {
     std::string name;           ///< name of the capture on the page
     std::vector<Frame> frames;  ///< in the order of time
     std::vector<Flow> flows;
-    std::vector<std::string> places;  ///< names of interfaces, if the file contains them
+    std::vector<std::string> places;  ///< names of the interfaces, if the file contains names
     ReadCounts counts;
-    std::string cut;  ///< reason why reading ended early; "": the whole file was read
+    std::string cut;  ///< error that ended the reading before the end of the file; "": none
     std::vector<std::string> notices;
 };
 

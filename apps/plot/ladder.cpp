@@ -1,4 +1,4 @@
-// Makes the rows of a ladder: the messages of a connection as arrows between its two ends.
+// Creates the rows of the ladder, which shows the packets of a connection as arrows between its two ends.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kFirstRows = 200, kLastRows = 50, kMostRows = 1500, kAround = 2;
 
-/// Packets that one row shows.
+/// The packets that one row shows: consecutive packets of the same kind and message.
 struct Group {
     Event first;
     int64_t last = 0;
@@ -42,7 +42,7 @@ std::string psn_text(const Group& g) {
                           : fmt::format("PSN {} to {}", wire_psn(g.first.psn), wire_psn(g.last));
 }
 
-/// Returns the operation in the name of the packet's opcode, such as "READ Request" or "SEND".
+/// Returns the name of the packet's opcode without the service and the position in the message, such as "READ Request" or "SEND".
 std::string own_name(const Event& e) {
     const char* text = wire::opcode_info(e.opcode).name;
     std::string name = text != nullptr ? text : "?";
@@ -124,8 +124,9 @@ std::vector<Group> groups_of(const Stream (&streams)[2]) {
     }
 }
 
-/// Chooses at most kMostRows rows of a ladder: the beginning, the end, and the rows around losses, repetitions, overtaken
-/// packets, NAKs, CNPs and marked packets. A shorter ladder keeps all rows.
+/// Chooses the rows of the ladder to keep. If there are at most kMostRows rows, keeps all rows. Otherwise keeps the first rows,
+/// the last rows, and the rows around losses, repetitions, overtaken packets, NAKs, CNPs and marked packets, up to kMostRows rows
+/// in total.
 std::vector<bool> kept(const std::vector<Group>& groups) {
     std::vector<bool> keep(groups.size(), groups.size() <= kMostRows);
     if (groups.size() <= kMostRows) return keep;

@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kMostListed = 200;
 
-/// Escapes JSON for a script element: no character of the result can end the element.
+/// Escapes the characters '<', '>' and '&' of a JSON text, so that the text cannot end the script element that contains it.
 std::string for_script(std::string json) {
     std::string out;
     out.reserve(json.size() + json.size() / 16);
@@ -60,7 +60,7 @@ constexpr Row kRows[] = {{"requests sent", &Counts::sent},
                          {"CNPs", &Counts::cnps},
                          {"payload, bytes", &Counts::payload}};
 
-/// Returns the table of figures, with one column per direction that has packets.
+/// Returns the table of packet counts, with one column per direction that has packets. Rows that contain only zeros are omitted.
 std::string table_html(const Analysis& a) {
     std::string head = "<tr><th>packets</th>";
     std::vector<const Counts*> columns;

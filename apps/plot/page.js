@@ -1,4 +1,4 @@
-// The page: selection, zoom, hover, legend, ladder.
+// The behaviour of the page: selection of connection and stream, zoom, tooltips, legend and ladder.
 (() => {
   const data = JSON.parse(document.getElementById('data').textContent);
   const id = name => document.getElementById(name), root = document.documentElement;
@@ -159,7 +159,7 @@
   id('connection').replaceChildren(...data.connections.map((c, i) => option(i, `${c.number}: ${c.a} \u2194 ${c.b}, ${c.service}`)));
   id('app').hidden = false;
   streams(0);
-  // The fragment of a link may name a view: #stream=1&from=1200&to=5600 (nanoseconds).
+  // The fragment of a link may select a view: #connection=1&stream=1&from=1200&to=5600&theme=dark. `from` and `to` are nanoseconds.
   const wanted = new URLSearchParams(location.hash.slice(1));
   if (wanted.has('theme')) root.dataset.theme = wanted.get('theme') === 'dark' ? 'dark' : 'light';
   if (data.connections[+wanted.get('connection') - 1]) { id('connection').value = String(+wanted.get('connection') - 1); streams(+id('connection').value); }

@@ -1,4 +1,5 @@
-// Makes the data of the page. Omits some items of a long series, preferably items that show no error.
+// Creates the data of the page as JSON. Long series are shortened. Items that show an error or a retransmission are kept if
+// possible.
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -20,8 +21,8 @@ bool problem(const Event& e) {
     return e.lost || e.marked || (e.kind != Kind::sent && e.kind != Kind::ack && e.kind != Kind::response);
 }
 
-/// Chooses about `most` items. Keeps all items that `matter`, unless they are more than half of `most`: then keeps every n-th of
-/// them. Keeps every m-th of the items that do not matter.
+/// Chooses about `most` items. If at most half of `most` items are important (`matter` returns true), keeps all important items.
+/// Otherwise keeps every n-th important item. Keeps every m-th of the other items.
 template <class Item, class Matters>
 std::vector<const Item*> thinned(const std::vector<Item>& items, size_t most, Matters matter) {
     std::vector<const Item*> out;
@@ -37,7 +38,8 @@ std::vector<const Item*> thinned(const std::vector<Item>& items, size_t most, Ma
     return out;
 }
 
-/// Divides the items into at most `most` groups of neighbours. Keeps the largest of each group, so that peaks remain visible.
+/// Divides the items into at most `most` groups of adjacent items. Keeps the item with the largest value of each group, so that
+/// peaks remain visible.
 template <class Item, class Value>
 std::vector<const Item*> peaks(const std::vector<Item>& items, size_t most, Value value) {
     std::vector<const Item*> out;

@@ -6,7 +6,7 @@
 namespace roci::plot {
 namespace {
 
-// Block types, byte-order magic and option codes of draft-ietf-opsawg-pcapng.
+// The block types, the byte-order magic and the option codes of draft-ietf-opsawg-pcapng.
 constexpr uint32_t kSection = 0x0a0d0d0a, kInterface = 1, kOldPacket = 2, kSimplePacket = 3, kPacket = 6;
 constexpr uint32_t kMagic = 0x1a2b3c4d, kSwappedMagic = 0x4d3c2b1a;
 constexpr uint16_t kName = 2, kFlags = 2;

@@ -1,4 +1,5 @@
-// Finds the interface and the direction of each packet of a pcapng file. libpcap reads the packets, but reports neither.
+// Finds the interface and the direction of each packet of a pcapng file. libpcap reads the packets, but does not return their
+// interface and direction.
 #pragma once
 
 #include <fstream>
@@ -14,7 +15,7 @@ class PcapngPlaces {
 public:
     explicit PcapngPlaces(const std::string& path);
     /// Returns the place of the next packet, in the order of the file. Returns nullopt at the end of the file, or if the file is
-    /// not a pcapng.
+    /// damaged or has another format.
     std::optional<Place> next();
     /// Returns the names of the interfaces read so far. An interface without a name has "".
     const std::vector<std::string>& names() const { return names_; }
@@ -27,7 +28,8 @@ private:
     bool read_block(Block& block);
     uint32_t word(const std::vector<uint8_t>& bytes, size_t at) const;
     uint16_t half(const std::vector<uint8_t>& bytes, size_t at) const;
-    /// Returns the value of an option, empty if the option is absent. `at` is the offset of the first option.
+    /// Returns the value of an option of a block, or an empty vector if the block has no such option. `at` is the offset of the
+    /// block's first option.
     std::vector<uint8_t> option(const std::vector<uint8_t>& body, size_t at, uint16_t code) const;
     Place place_of(const Block& block) const;
 

@@ -8,7 +8,8 @@
 namespace roci::plot {
 namespace {
 
-/// Returns the path MTU, derived from the payload of full packets. Returns 0 if no message has two packets.
+/// Returns the path MTU: the largest payload of a First or Middle packet, rounded up to a valid MTU. Returns 0 if there is no
+/// such packet.
 uint32_t path_mtu(const View& a, const View& b) {
     uint32_t most = 0;
     for (const View* view : {&a, &b})

@@ -7,10 +7,10 @@ namespace roci::plot {
 namespace {
 
 constexpr int64_t kCircle = int64_t{1} << 24;
-constexpr int64_t kWindow = 1 << 16;       ///< PSNs; a larger step is a new connection of the same QP numbers
+constexpr int64_t kWindow = 1 << 16;       ///< in PSNs; a larger step means a new connection with the same QP numbers
 constexpr size_t kMostRequests = 1 << 17;  ///< limit of entries in each of the containers that prune() shortens
-constexpr uint64_t kReorderPackets = 16;   ///< a packet overtaken by more packets counts as lost
-constexpr int64_t kReorderTime = 100'000;  ///< nanoseconds; a packet later than this and than a round trip counts as lost
+constexpr uint64_t kReorderPackets = 16;   ///< if more packets overtake a packet, an earlier copy of the packet was lost
+constexpr int64_t kReorderTime = 100'000;  ///< in ns; if a packet is late by this time and by a round trip, a copy was lost
 
 }  // namespace
 
@@ -20,8 +20,9 @@ Tracker::Tracker(bool reliable, uint32_t mtu, bool requests_known, bool response
     out_.lost_known = requests_known;
 }
 
-/// Extends a 24-bit PSN to a number that never wraps, near the known number `near`. A PSN far behind the acknowledged ones
-/// belongs to the next cycle. A PSN far ahead is accepted, because it may be that of a long READ.
+/// Extends a 24-bit PSN to a number that never wraps. The result is the extended PSN that is closest to `near`. If this number is
+/// far below the acknowledged PSNs, the PSN belongs to the next cycle of 2^24. A number far above `near` is accepted, because it
+/// may be the PSN after a long READ.
 int64_t Tracker::unwrap(uint32_t psn, int64_t near) const {
     const int64_t out = near + Psn(psn).distance_from(Psn(uint32_t(near & int64_t{kMask24})));
     const int64_t oldest = (reliable_ ? acked_ : next_) - kWindow;
@@ -51,7 +52,7 @@ void Tracker::mark_lost(Event& event) {
     ++out_.counts.lost;
 }
 
-/// Records a packet that is not in the capture, because it was lost before the place of the capture.
+/// Adds an event for a packet that was lost before the place of the capture and is therefore not in the capture.
 void Tracker::missing(int64_t time, int64_t psn, bool response) {
     Event e{.time = time, .psn = psn, .kind = Kind::missing};
     e.lost = true;
@@ -102,7 +103,7 @@ void Tracker::request(const Sighting& s) {
         again(s, psn, known->second);
         repeats = true;
     } else if (const auto read = read_with(psn); psn < next_ && read != requests_.end()) {
-        again(s, psn, read->second);  // repeats a part of a READ, because responses are missing
+        again(s, psn, read->second);  // the request repeats a part of a READ, because responses are missing
         repeats = true;
     } else {
         const bool behind = psn < next_ && !datagram;
@@ -131,7 +132,8 @@ void Tracker::first_sight(const Sighting& s, int64_t psn, uint32_t span) {
     add(s, Kind::sent, psn);
 }
 
-/// Handles a request that appears for the first time, but behind later requests. Returns true if an earlier copy was lost.
+/// Handles a request that is captured for the first time, after requests with later PSNs. Returns true if an earlier copy of the
+/// request was lost before the place of the capture.
 bool Tracker::fill_hole(const Sighting& s, int64_t psn) {
     ++out_.counts.sent;
     const auto at = hole_with(psn);
@@ -163,7 +165,8 @@ void Tracker::again(const Sighting& s, int64_t psn, Request& r) {
     const bool needless = psn + int64_t{r.reads ? 1u : r.span} - 1 <= acked_;
     c.needless += needless;
     const bool back = (last_was_again_ && psn == last_psn_ + 1) || (psn >= back_from_ && psn <= back_to_);
-    // A READ that was answered is repeated because responses are missing, so the READ's request was not lost.
+    // If a response to a READ was captured, the READ is repeated because other responses are missing. So the request was not
+    // lost.
     const auto answer = responses_.lower_bound(psn - int64_t{r.reads ? r.span : 0u});
     const bool answered = r.reads && answer != responses_.end() && answer->first < psn + int64_t{r.span};
     if (!requests_known_ && !needless && !back && !answered) mark_lost(out_.events[r.event]);
@@ -193,9 +196,9 @@ void Tracker::prune() {
     for (; owed_.size() > kMostRequests; owed_.erase(owed_.begin())) owed_bytes_ -= owed_.begin()->second.bytes;
 }
 
-/// Classifies the PSNs that are not in the capture. Those of an unreliable requester count as lost. A reliable requester sends
-/// every PSN: if no NAK reported a hole, or if the PSNs of the hole are acknowledged, the packets arrived and only the capture
-/// lacks them.
+/// Classifies the PSNs that are not in the capture. PSNs of an unreliable requester count as lost. For a reliable requester, the
+/// packets of a hole have arrived if no NAK reported the hole or if they are acknowledged. Such packets count as not captured,
+/// and the other packets count as lost.
 void Tracker::finish_holes() {
     for (const auto& [begin, hole] : holes_) {
         const int64_t overlooked = !reliable_ ? begin : hole.reported ? std::clamp(acked_ + 1, begin, hole.end) : hole.end;

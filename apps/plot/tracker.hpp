@@ -1,4 +1,5 @@
-// Follows the requests of one end packet by packet. A Tracker keeps the state to classify the next packet, and writes a Stream.
+// Classifies the requests of one end and their responses, packet by packet. A Tracker contains the state that is necessary to
+// classify the next packet. Its result is a Stream.
 #pragma once
 
 #include <map>
@@ -10,13 +11,15 @@
 
 namespace roci::plot {
 
-/// The extended PSN of PSN 0 when a capture begins. Smaller numbers are left for earlier PSNs. The value is a multiple of 2^24
-/// and of 10^6, so that round PSNs remain round.
+/// The extended PSN of PSN 0 at the beginning of a capture. Smaller numbers are available for earlier PSNs. The value is a
+/// multiple of 2^24, so that the low 24 bits of an extended PSN are the PSN. The value is also a multiple of 10^6, so that the
+/// last 6 decimal digits of an extended PSN are those of the PSN.
 inline constexpr int64_t kFirstCircle = (int64_t{1} << 24) * 15'625;
 
 class Tracker {
 public:
-    /// `mtu` is 0 if unknown. If `requests_known` (`responses_known`) is true, Sighting::lost of requests (responses) is known.
+    /// `mtu` is 0 if unknown. If `requests_known` is true, Sighting::lost is valid for requests. If `responses_known` is true,
+    /// Sighting::lost is valid for responses.
     Tracker(bool reliable, uint32_t mtu, bool requests_known, bool responses_known);
     void request(const Sighting& s);
     void response(const Sighting& s);
@@ -24,12 +27,12 @@ public:
     Stream finish();
 
 private:
-    /// A recent request. The key in requests_ is its first PSN.
+    /// A recent request. Its key in `requests_` is its first PSN.
     struct Request {
         uint32_t info = 0;    ///< index in infos_
         uint32_t event = 0;   ///< event of the newest copy
         uint32_t span = 1;    ///< number of PSNs; for a READ, the number of its responses
-        uint32_t copies = 1;  ///< including a copy that was lost before the place of the capture
+        uint32_t copies = 1;  ///< number of times that the request was sent, including a copy that is not in the capture
         bool reads = false;
     };
     /// The data of a request that make_messages() uses.
@@ -38,15 +41,16 @@ private:
         uint32_t payload = 0, dma_length = 0, span = 1, resent = 0;
         uint8_t opcode = 0;
     };
-    /// The payload of a request in flight. If `reads` is true, responses carry the payload. Otherwise an ACK confirms it.
+    /// The payload of a request in flight. If `reads` is true, responses carry the payload. Otherwise the request carries the
+    /// payload.
     struct Owed {
         uint64_t bytes = 0;
         bool reads = false;
     };
-    /// PSNs that are not captured yet, although later PSNs are captured.
+    /// A range of PSNs that are not captured yet, although later PSNs are captured. The key in `holes_` is the first PSN.
     struct Hole {
         int64_t end = 0, time = 0;
-        uint64_t requests = 0;  ///< number of requests before the hole was found
+        uint64_t requests = 0;  ///< requests_seen_ when the hole was found
         bool reported = false;  ///< a NAK reported the hole
     };
 
@@ -79,27 +83,27 @@ private:
     const bool reliable_, requests_known_, responses_known_;
     const uint32_t mtu_;
     Stream out_;
-    std::map<int64_t, Request> requests_;  ///< recent requests, by first PSN
+    std::map<int64_t, Request> requests_;  ///< key: first PSN
     std::vector<Info> infos_;
     std::map<int64_t, Hole> holes_;
     int64_t missing_left_ = 1 << 16;  ///< number of missing PSNs that may still get a separate event
     bool begun_ = false;
-    int64_t next_ = 0;       ///< the PSN after the highest requested one
-    int64_t acked_ = -1;     ///< all PSNs up to this one are acknowledged
+    int64_t next_ = 0;       ///< the PSN after the highest requested PSN
+    int64_t acked_ = -1;     ///< all PSNs up to this PSN are acknowledged
     int64_t last_psn_ = -2;  ///< last PSN of the previous request
     bool last_was_again_ = false;
-    int64_t back_from_ = 0, back_to_ = -1;   ///< PSNs that the requester repeats because of a NAK, although they may not be lost
-    std::set<int64_t> waiting_;              ///< responses behind a missing one
-    std::map<int64_t, uint32_t> responses_;  ///< recent responses: PSN → event of the newest copy
+    int64_t back_from_ = 0, back_to_ = -1;   ///< PSNs that the requester repeats after a NAK; these packets may have arrived
+    std::set<int64_t> waiting_;              ///< PSNs of responses that are captured although an earlier response is missing
+    std::map<int64_t, uint32_t> responses_;  ///< recent responses: PSN → index of the event of the newest copy
     int64_t response_next_ = 0;              ///< the PSN after the highest response
     int64_t last_response_ = -2;
     bool last_response_again_ = false;
-    std::map<int64_t, Owed> owed_;  ///< payload in flight, by last PSN
+    std::map<int64_t, Owed> owed_;  ///< payload in flight; key: last PSN of the request
     uint64_t owed_bytes_ = 0, requests_seen_ = 0;
-    bool span_unknown_ = false;  ///< the length of the newest READ is unknown, and so is the next PSN
+    bool span_unknown_ = false;  ///< true: the number of PSNs of the newest READ is unknown, so the next PSN is also unknown
     std::vector<Delivered> first_sights_;
     std::optional<int64_t> least_rtt_;
-    int64_t progress_ = 0;  ///< time of the last progress while something is in flight
+    int64_t progress_ = 0;  ///< begin of the current time without progress: the last new acknowledgement or the first packet
 };
 
 }  // namespace roci::plot

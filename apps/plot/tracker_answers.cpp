@@ -7,7 +7,7 @@
 namespace roci::plot {
 namespace {
 
-// Values of bits 6..5 of the syndrome (IBA 9.7.5.1.2); 0 is an ACK. Bits 4..0 are the code of a NAK.
+// The values of bits 6..5 of the syndrome (IBA 9.7.5.1.2). The value 0 is an ACK. Bits 4..0 are the code of a NAK.
 constexpr uint8_t kRnr = 1, kNak = 3;
 constexpr uint8_t kind_of(uint8_t syndrome) { return syndrome >> 5 & 3; }
 constexpr uint8_t kSequenceError = 0;
@@ -49,7 +49,8 @@ void Tracker::nak(const Sighting& s, int64_t psn) {
     if (const auto hole = hole_with(psn); hole != holes_.end()) hole->second.reported = true;
     const auto known = requests_.find(psn);
     if (known == requests_.end() || requests_known_) return;
-    // If the packet was sent again while the NAK was in flight, the NAK does not concern the new copy.
+    // If the requester sent the packet again while the NAK was in flight, the NAK reports the old copy, and the new copy is not
+    // lost.
     Event& copy = out_.events[known->second.event];
     if (known->second.copies == 1 || s.frame->time - copy.time >= least_rtt_.value_or(0)) mark_lost(copy);
 }
@@ -63,8 +64,8 @@ void Tracker::read_response(const Sighting& s, int64_t psn) {
         return;
     }
     ++c.responses;
-    // If a READ was repeated and a response appears after later ones, the first copy of the response was lost before the place of
-    // the capture.
+    // If a READ was repeated, and a response is captured after later responses, the first copy of the response was lost before
+    // the place of the capture.
     if (!responses_known_ && psn < response_next_ && read != requests_.end() && read->second.copies > 1)
         missing(s.frame->time, psn, true);
     c.lost_responses += s.lost;
@@ -112,7 +113,8 @@ void Tracker::cnp(const Sighting& s) {
     add(s, Kind::cnp, std::max(acked_ + 1, next_ - 1));
 }
 
-/// Measures a round trip: from a request that was sent once to the packet that answers exactly this PSN.
+/// Measures the round trip from a request to the packet that acknowledges the request's PSN. Ignores requests that were sent more
+/// than once.
 void Tracker::measure(int64_t time, int64_t psn) {
     const auto known = requests_.find(psn);
     if (psn <= acked_ || known == requests_.end() || known->second.copies != 1) return;
@@ -147,7 +149,8 @@ int64_t Tracker::acked_at(int64_t psn) const {
     return at == out_.acked.end() ? -1 : at->time;
 }
 
-/// Returns the name of a message by the opcode of its last packet: "RC WRITE Last with Immediate" gives "WRITE with Immediate".
+/// Returns the name of a message from the opcode of its last packet. For example, "RC WRITE Last with Immediate" gives "WRITE
+/// with Immediate".
 static std::string message_name(uint8_t opcode) {
     const char* text = wire::opcode_info(opcode).name;
     std::string name = text != nullptr ? text : "?";

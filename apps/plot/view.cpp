@@ -14,7 +14,8 @@ struct Ends {
     std::optional<Place> sender, receiver;
 };
 
-/// Returns the places where a flow was sent and received. If the flow has only one place, `sender` is that place.
+/// Returns the places at which the flow was captured at the sender and at the receiver. If the flow has only one place, `sender`
+/// is this place and `receiver` is empty.
 Ends ends_of(const Capture& c, const Flow& flow) {
     struct Seen {
         uint64_t count = 0;
@@ -36,17 +37,18 @@ Ends ends_of(const Capture& c, const Flow& flow) {
     const auto out = most(Direction::out), in = most(Direction::in);
     if (out && in) return {out, in};
     if (out || in || places.size() < 2) return ends;
-    // The file has no directions. The place that saw the first frame earlier is nearer to the sender.
+    // The file contains no directions. The place at which the flow's first frame was captured earlier is closer to the sender.
     const bool first_earlier = places[0].second.first <= places[1].second.first;
     return {places[first_earlier ? 0 : 1].first, places[first_earlier ? 1 : 0].first};
 }
 
-/// A key that is equal for all copies of a packet, at both ends.
+/// The key by which match() compares packets. All copies of a packet have the same key at both ends.
 using Identity = std::tuple<uint8_t, uint32_t, uint8_t, uint32_t>;
 Identity identity_of(const Frame& f) { return {f.opcode, f.psn, f.syndrome, f.payload}; }
 
-/// Matches each received packet to a sent packet. If several sent packets are equal, the function chooses the newest: a packet is
-/// sent again only when the earlier copy should have arrived.
+/// Matches each received packet to a sent packet. If several sent packets have the same key, the function chooses the newest of
+/// them, because a packet is sent again only when its earlier copy should have arrived. Returns the index of the received frame
+/// per frame of the flow, or -1. Sets `last_received` to the send time of the newest packet that was received.
 std::vector<int64_t> match(const Capture& c, const Flow& flow, const Ends& ends, int64_t& last_received) {
     std::map<Identity, std::vector<size_t>> waiting;  // positions in flow.frames
     std::vector<int64_t> received(flow.frames.size(), -1);
@@ -82,7 +84,7 @@ View view_of(const Capture& c, uint32_t index, bool at_receiver) {
             s.marked = s.marked || there.marked;
             if (at_receiver) s.frame = &there;
         } else if (view.both_ends) {
-            s.lost = f.time < last_received;  // packets sent after the newest received one may still be in flight
+            s.lost = f.time < last_received;  // packets that were sent after the newest received packet may still be in flight
         }
         view.packets.push_back(s);
     }

@@ -1,4 +1,5 @@
-// The packets of one direction for the analysis. Each packet occurs once, even if the capture contains it at both ends.
+// Returns the packets of one direction of a connection. If the capture contains a packet at both ends, the result contains the
+// packet only once.
 #pragma once
 
 #include <vector>
@@ -15,11 +16,11 @@ struct Sighting {
 
 struct View {
     std::vector<Sighting> packets;
-    bool both_ends = false;  ///< both ends are in the capture, so `lost` is known
+    bool both_ends = false;  ///< true: both ends are in the capture, so Sighting::lost is valid
 };
 
-/// Returns the view of `flow`; kNoFlow gives an empty view. If `at_receiver` is true and both ends are in the capture, the times
-/// of received packets are those of the receiver.
+/// Returns the packets of `flow`, or an empty view for kNoFlow. If `at_receiver` is true and both ends are in the capture,
+/// received packets have the times at the receiver.
 View view_of(const Capture& capture, uint32_t flow, bool at_receiver);
 
 }  // namespace roci::plot

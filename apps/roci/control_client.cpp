@@ -47,7 +47,7 @@ std::vector<UniqueFd> take_fds(msghdr& message) {
     return fds;
 }
 
-/// Receives one packet. Returns an empty vector, with errno set, if the connection ended or timed out.
+/// Receives one packet. If the connection has ended or the time limit has passed, sets errno and returns an empty vector.
 std::vector<std::byte> receive(int fd, std::vector<UniqueFd>& fds) {
     std::vector<std::byte> packet(abi::kMaxMessage);
     alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * abi::kMaxFdsPerMessage)];

@@ -1,5 +1,5 @@
-// A small client of rocid's control socket: one request, one reply, with time limits. `roci` uses this client to query a rocid.
-// The client libraries have separate code.
+// A small client of rocid's control socket. The client sends one request and waits for its reply, at most 10 seconds. `roci` uses
+// this client to query a rocid. The client libraries have separate code (libibverbs/connection.hpp).
 #pragma once
 
 #include <cstddef>
@@ -35,12 +35,13 @@ private:
 };
 
 struct Answer {
-    int error = 0;       ///< 0, or a positive errno of rocid or of the connection, such as ETIMEDOUT
-    std::string reason;  ///< the error as text; rocid may send an error without a text
+    int error = 0;       ///< 0, or a positive errno: rocid's error, or an error of the connection, such as ETIMEDOUT
+    std::string reason;  ///< the text of the error; "" if rocid sent no text
     std::vector<std::byte> body;
     std::vector<UniqueFd> fds;
 
-    /// Returns the body as a plain struct. An older rocid may send a shorter body; the other members are then zero.
+    /// Returns the body as a plain struct. If the body is shorter than the struct, because rocid is older, the other members are
+    /// zero.
     template <class T>
     T as() const {
         T out{};
@@ -51,8 +52,8 @@ struct Answer {
 
 class ControlClient {
 public:
-    /// Connects and exchanges versions. Returns nullopt if no rocid answers or if the ABI versions differ. `why` then names the
-    /// cause.
+    /// Connects and sends hello. Returns nullopt if no rocid answers, or if rocid does not support the ABI version of this
+    /// program. `why` then contains the cause.
     static std::optional<ControlClient> connect(const std::string& socket_path, std::string& why);
 
     Answer request(abi::Op op, std::span<const std::byte> body = {});
@@ -62,7 +63,7 @@ public:
     }
     const abi::HelloReply& hello() const { return hello_; }
     int fd() const { return fd_.get(); }
-    /// Passes the descriptor of the connection to the caller. The session lives until it is closed or this process ends.
+    /// Passes the descriptor of the connection to the caller. The session ends when all copies of the descriptor are closed.
     int release() { return fd_.release(); }
 
 private:

@@ -13,7 +13,8 @@ constexpr uint64_t kMostCounters = 4096, kMostDevices = 4096;
 
 bool within(uint64_t offset, uint64_t bytes, uint64_t limit) { return offset <= limit && bytes <= limit - offset; }
 
-/// Returns true if the header is valid: the magic number, the limits, the alignment, and all offsets within the page.
+/// Returns true if the header is valid: the magic number is right, the numbers of counters and devices are within the limits, the
+/// offsets are aligned, and all names and values are within the page.
 bool consistent(const abi::CounterPageHeader& h, uint64_t size) {
     const uint64_t names = uint64_t{h.devices} + h.engine_counters + h.device_counters;
     const uint64_t devices_end = h.device_offset + uint64_t{h.devices} * h.device_stride;

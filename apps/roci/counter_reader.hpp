@@ -1,4 +1,5 @@
-// rocid's counter page (abi/counter_page.hpp), mapped read-only. After open() the counters are read without requests to rocid.
+// Reads rocid's counters from a read-only mapping of the counter page (abi/counter_page.hpp). Only open() sends a request to
+// rocid.
 #pragma once
 
 #include <memory>
@@ -14,7 +15,7 @@ namespace roci::cli {
 
 struct CounterLabel {
     std::string name;
-    bool level = false;  ///< the value can also decrease
+    bool level = false;  ///< true: the value can also decrease; false: the value only increases
 };
 
 /// Deleter that unmaps the page.
@@ -25,9 +26,10 @@ struct Unmap {
 
 class CounterReader {
 public:
-    /// Maps rocid's page. Returns nullopt, with `why` set, if rocid has no page or if the page is not valid.
+    /// Maps rocid's counter page. If rocid has no page or the page is not valid, sets `why` and returns nullopt.
     static std::optional<CounterReader> open(ControlClient& client, std::string& why);
-    /// Returns a reader of a page in memory, or nullopt, with `why` set, if the page is not valid. The caller owns the memory.
+    /// Returns a reader of a counter page in memory. The caller owns the memory. If the page is not valid, sets `why` and returns
+    /// nullopt.
     static std::optional<CounterReader> of(std::span<const std::byte> page, std::string& why);
 
     const std::vector<std::string>& devices() const { return devices_; }
@@ -37,7 +39,7 @@ public:
     uint32_t pid() const { return header_.pid; }
     /// Returns the values of an engine's counters, in the order of the labels.
     std::vector<uint64_t> engine_values(uint32_t engine) const;
-    /// Returns the values of a device's counters, counted by one engine.
+    /// Returns the part of a device's counters that one engine has counted.
     std::vector<uint64_t> device_values_of(uint32_t engine, uint32_t device) const;
     /// Returns the cycles of the time stamp counter per millisecond; 0 if unknown.
     uint32_t cycles_per_ms() const { return header_.names >= sizeof header_ ? header_.cycles_per_ms : 0; }

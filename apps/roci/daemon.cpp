@@ -23,7 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kStartTimeoutMs = 60'000;    // EAL may have to clear many hugepages
-constexpr const char* kIdleSeconds = "5";  // enough to start the next program of a script with the same rocid
+constexpr const char* kIdleSeconds = "5";  // so that the next program of a script can use the same rocid
 constexpr const char* kHowToStart =
     "no rocid answers here; start one with `rocid --loopback`, or run a program with `roci run -- PROGRAM`, which starts one";
 
@@ -32,7 +32,8 @@ std::string environment(const char* name) {
     return value != nullptr ? value : "";
 }
 
-/// Creates a folder that only this user can write to, and checks its owner: in /tmp another user could have created the folder.
+/// Creates a folder that only this user can write to. If the folder exists, checks its owner and its mode, because in /tmp
+/// another user could have created the folder.
 bool private_folder(const std::string& folder, std::string& why) {
     struct stat s {};
     if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
@@ -52,11 +53,11 @@ std::optional<Daemon> try_socket(const std::string& socket, bool ephemeral, std:
     return Daemon{socket, ephemeral, std::move(*client)};
 }
 
-/// Returns the socket of --socket or $ROCI_SOCKET, or "".
+/// Returns the path of the socket that the user chose by --socket or ROCI_SOCKET, or "".
 std::string named_socket(const Where& where) { return !where.socket.empty() ? where.socket : environment(abi::kSocketEnv); }
 
-/// Returns advice for a named socket that does not answer. The advice depends on the cause: missing permission for the socket or
-/// its folder, or no rocid.
+/// Returns advice for a socket at which no rocid answers. The advice depends on the cause: the user has no permission for the
+/// socket or its folder, or no rocid runs there.
 std::string remedy(const std::string& socket) {
     if (access(socket.c_str(), W_OK) != 0 && errno == EACCES)
         return "your user may not connect: join the group of the socket (usermod -aG), or see socket_mode and socket_group of "
@@ -65,7 +66,7 @@ std::string remedy(const std::string& socket) {
     return fmt::format("is rocid running there? start one with `rocid --loopback --socket {}`", socket);
 }
 
-/// Returns the last lines of the log. They contain the reason of a failed start.
+/// Returns the last 8 lines of the log. These lines contain the reason of a failed start.
 std::string tail(const std::string& file) {
     std::ifstream in(file);
     std::vector<std::string> lines;
@@ -76,7 +77,7 @@ std::string tail(const std::string& file) {
 }
 
 [[noreturn]] void become_rocid(const std::string& rocid, const Where& where, const std::string& socket, int ready_fd) {
-    setsid();                   // so that Ctrl-C ends the program, but not rocid
+    setsid();                   // so that Ctrl-C ends the user's program, but not rocid
     unsetenv("NOTIFY_SOCKET");  // only the user's program may report to its service manager
     const int log = open((socket + ".log").c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -96,7 +97,8 @@ std::string tail(const std::string& file) {
     _exit(127);
 }
 
-/// Starts rocid as a grandchild, so that init reaps it. Returns the read end of the pipe to which rocid writes "ready".
+/// Starts rocid as a grandchild, so that init reaps the process. Returns the read end of the pipe to which rocid writes when it
+/// is ready.
 UniqueFd spawn_rocid(const std::string& rocid, const Where& where, const std::string& socket) {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) return {};
@@ -110,15 +112,16 @@ UniqueFd spawn_rocid(const std::string& rocid, const Where& where, const std::st
     return UniqueFd(ends[0]);
 }
 
-/// Returns true when rocid writes "ready". Returns false on timeout, or if rocid ends and thereby closes the pipe.
+/// Waits until rocid writes to the pipe, and returns true. Returns false on timeout, or if rocid ends and thereby closes the
+/// pipe.
 bool wait_ready(int fd) {
     pollfd p{.fd = fd, .events = POLLIN, .revents = 0};
     char word[16];
     return poll(&p, 1, kStartTimeoutMs) == 1 && read(fd, word, sizeof word) > 0;
 }
 
-/// Takes the lock that a `roci run` holds while it searches and starts the ephemeral rocid. So two concurrent `roci run` share
-/// one rocid. (rocid itself locks another file.)
+/// Takes the lock that a `roci run` holds while it starts the ephemeral rocid. So two concurrent `roci run` share one rocid.
+/// rocid itself locks another file.
 UniqueFd lock(const std::string& socket) {
     UniqueFd fd(open((socket + ".starting").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
     if (fd) flock(fd.get(), LOCK_EX);

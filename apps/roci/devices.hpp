@@ -1,4 +1,4 @@
-// The attributes of rocid's devices, for the /sys/class/infiniband of `roci run` and for the output of `roci up`.
+// Queries the attributes of rocid's devices. `roci run` shows them in /sys/class/infiniband, and `roci up` prints them.
 #pragma once
 
 #include <string>
@@ -10,14 +10,14 @@ namespace roci::cli {
 
 struct Device {
     std::string name;    ///< "roci0"
-    std::string netdev;  ///< kernel interface behind the port, or ""
+    std::string netdev;  ///< kernel interface of the port, or ""
     abi::DeviceAttr attr{};
     abi::PortAttr port{};
     std::vector<abi::GidEntry> gids;
 };
 
-/// Queries all devices of the rocid at `socket_path`. Returns an empty list, with `why` set, if no rocid answers or if rocid
-/// refuses.
+/// Queries all devices of the rocid at `socket_path`. If no rocid answers or rocid refuses a query, sets `why` and returns an
+/// empty list.
 std::vector<Device> query_devices(const std::string& socket_path, std::string& why);
 
 /// Returns a GID as the kernel writes it: "fe80:0000:…".

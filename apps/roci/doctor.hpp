@@ -1,4 +1,5 @@
-// roci doctor: checks a machine and reports what stops or slows RDMA programs over rocid, worst first.
+// roci doctor: checks a machine and reports the conditions that stop or slow RDMA programs over rocid. The worst findings come
+// first.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +11,7 @@
 
 namespace roci::cli {
 
-/// The input of the checks. Tests use another root and other limits.
+/// The input of the checks. Tests set another root and other limits.
 struct Machine {
     std::string root;           ///< prefix of every path; "": this machine
     unsigned uid = 0;           ///< the user who would start rocid
@@ -19,10 +20,10 @@ struct Machine {
     uint64_t open_files = 0;
     int glibc_minor = 0;                                      ///< N of glibc version 2.N
     std::string rocid;                                        ///< path of rocid; "": not found
-    std::vector<std::string> libraries;                       ///< folders of our client libraries
+    std::vector<std::string> libraries;                       ///< folders of Rocinante's client libraries
     std::string socket;                                       ///< the socket at which programs look for rocid
     std::function<std::string(const std::string&)> variable;  ///< value of an environment variable; "" if unset
-    std::function<std::string()> connect;                     ///< why rocid does not answer at `socket`; "" if it answers
+    std::function<std::string()> connect;                     ///< connects to `socket`; returns the error, or "" if rocid answers
 };
 Machine this_machine(const std::string& socket);
 

@@ -1,4 +1,4 @@
-// The checks of roci doctor, one row per check. A check reads only files below the machine's root, and fields of Machine.
+// The checks of roci doctor. kChecks has one row per check. A check reads only files below Machine::root and fields of Machine.
 #include <dirent.h>
 #include <fmt/format.h>
 
@@ -16,8 +16,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kOldestGlibc = 31;
-constexpr long kPagesWanted = 64;    // pages of 2 MiB for one engine and the rings of a few clients
-constexpr long kThreadsWanted = 32;  // threads of EAL, engines, conductor, events and captures
+constexpr long kPagesWanted = 64;    // pages of 2 MiB: enough for one engine and the rings of a few clients
+constexpr long kThreadsWanted = 32;  // enough for the threads of EAL, engines, conductor, events and captures
 constexpr uint64_t kFilesWanted = 1024;
 constexpr uint64_t kMemlockWanted = 64u << 20;
 constexpr int kNetAdmin = 12, kNetRaw = 13, kSysAdmin = 21;
@@ -85,8 +85,8 @@ Finding client_libraries(const Machine& m) {
     return good(joined(m.libraries));
 }
 
-/// Looks for DPDK's plugin that manages pools of buffers. Without this plugin DPDK cannot allocate buffers, and reports a lack of
-/// memory instead of the missing file.
+/// Searches for DPDK's plugin that manages buffer pools. Without this plugin DPDK cannot allocate buffers. DPDK then reports a
+/// lack of memory and not the missing file.
 Finding dpdk_plugins(const Machine& m) {
     for (const char* base : {"/usr/lib", "/usr/lib64", "/usr/local/lib", "/usr/local/lib64"}) {
         std::vector<std::string> folders{std::string(base)};
@@ -175,8 +175,8 @@ Finding container(const Machine& m) {
                         fs::path(m.socket).parent_path().string())};
 }
 
-/// Checks that `roci run` may create the namespaces in which it adds devices to the program's view of /sys. UCX, pyverbs and
-/// other programs search for devices in /sys.
+/// Checks that `roci run` may create the namespaces for the program's private view of /sys. UCX, pyverbs and other programs
+/// search for devices in /sys.
 Finding private_view(const Machine& m) {
     if (has(m, kSysAdmin)) return good("can be made");
     const long allowed = number_of(m, "/proc/sys/user/max_user_namespaces"),
@@ -210,8 +210,8 @@ Finding other_devices(const Machine& m) {
             "the kernel has " + joined(devices) + "; programs under `roci run` see rocid's devices, others the kernel's", ""};
 }
 
-/// Looks for another RDMA library that a program could load instead of ours: a preloaded one, or one in a folder that an RPATH
-/// may name.
+/// Searches for another RDMA library that a program could load instead of Rocinante's library: in LD_PRELOAD, and in folders that
+/// are often in an RPATH.
 Finding other_libraries(const Machine& m) {
     const std::string preload = m.variable("LD_PRELOAD");
     for (const char* name : {"libibverbs", "librdmacm", "libmlx5", "libvma"})

@@ -9,7 +9,7 @@
 
 namespace roci::cli {
 
-/// Blocks SIGINT and SIGTERM. Returns a descriptor that becomes readable when one of them arrives.
+/// Blocks SIGINT and SIGTERM. Returns a descriptor that becomes readable when SIGINT or SIGTERM arrives.
 inline UniqueFd ending_signals() {
     sigset_t set;
     sigemptyset(&set);

@@ -23,8 +23,8 @@ using Clock = std::chrono::steady_clock;
 using plot::Ending;
 using plot::Failure;
 
-constexpr uint32_t kHeaderBytes = 128;              // snap length: contains all headers; the payload is not drawn
-constexpr uint64_t kMostBytes = uint64_t{1} << 28;  // the capture ends when the temporary file is larger
+constexpr uint32_t kHeaderBytes = 128;              // snap length: all headers; `roci plot` does not use the payload
+constexpr uint64_t kMostBytes = uint64_t{1} << 28;  // when the temporary file is larger, the capture ends
 constexpr auto kLookEvery = std::chrono::milliseconds(250);
 
 UniqueFd start(ControlClient& session, uint32_t qpn) {

@@ -11,13 +11,13 @@
 
 namespace roci::cli {
 
-/// An unlinked file. The kernel frees it when this object is destroyed.
+/// A temporary file without a name. The kernel frees the file when the object is destroyed.
 class TemporaryFile {
 public:
     TemporaryFile();
-    /// Returns a path by which another open() reads the file from its beginning.
+    /// Returns a path in /proc by which open() can open the file again, at offset 0.
     std::string path() const;
-    /// Returns false if the file cannot grow.
+    /// Appends `size` bytes. Returns false if write(2) fails.
     bool append(const char* data, size_t size);
     int fd() const { return fileno(file_.get()); }
 
@@ -30,8 +30,9 @@ struct LiveCapture {
     std::vector<std::string> notices;
 };
 
-/// Captures until the time has passed, SIGINT or SIGTERM arrives, the queue pair is destroyed, the file is full or rocid ends the
-/// capture. Throws plot::Failure if there is no rocid, if rocid refuses, or if no temporary file can be created.
+/// Captures the frames of the queue pair. The capture ends after `seconds`, at SIGINT or SIGTERM, when the queue pair is
+/// destroyed, when the file is full, or when rocid ends the capture. Throws plot::Failure if there is no rocid, if rocid refuses
+/// the capture, or if no temporary file can be created.
 LiveCapture capture_qp(const Where& where, uint32_t qpn, double seconds);
 
 }  // namespace roci::cli

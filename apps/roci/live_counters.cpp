@@ -25,8 +25,8 @@ const qp::CounterInfo* info_of(const std::string& name) {
     return found != std::end(qp::kDeviceCounters) && found->file[0] != 0 ? found : nullptr;
 }
 
-/// Closes all inherited descriptors but `keep`. If a pipe stayed open here, its reader would not see the end when the user's
-/// program closes the pipe.
+/// Closes all inherited descriptors except `keep`. If this process kept a pipe open, a reader of the pipe would not detect that
+/// the user's program has closed the pipe.
 void close_others(std::vector<int> keep) {
     std::ranges::sort(keep);
     unsigned from = 0;
@@ -62,7 +62,8 @@ CounterFiles::CounterFiles(CounterReader reader, const std::filesystem::path& ro
         }
 }
 
-/// Overwrites the old texts. A counter only grows, so the new text is never shorter than the old one, and no old digits remain.
+/// Overwrites the old text of each file. A counter only grows, so the new text is never shorter than the old text, and no old
+/// digits remain.
 unsigned CounterFiles::renew() {
     unsigned written = 0;
     for (size_t d = 0; d < files_.size(); ++d) {

@@ -1,4 +1,4 @@
-// Keeps the counters in a program's private /sys/class/infiniband up to date.
+// Updates the counter files in a program's private view of /sys/class/infiniband (private_view.hpp).
 #pragma once
 
 #include <filesystem>
@@ -10,7 +10,7 @@
 
 namespace roci::cli {
 
-/// The open files of all counters below `root`, with the values last written.
+/// The open counter files below `root`, with the values that were written last.
 class CounterFiles {
 public:
     CounterFiles(CounterReader reader, const std::filesystem::path& root);
@@ -26,13 +26,13 @@ private:
         uint64_t value = 0;
     };
     CounterReader reader_;
-    std::vector<std::vector<File>> files_;  ///< by device
+    std::vector<std::vector<File>> files_;  ///< one vector per device
 };
 
-/// Writes the counters of the rocid at `socket` to /sys/class/infiniband, and starts a process that renews them every
-/// kCounterPeriodMs as long as the calling process lives. The process is no child of the caller, because the caller becomes the
-/// user's program. If rocid's counters cannot be read, the files keep the value 0. If the process cannot start, the files are not
-/// renewed.
+/// Writes the counters of the rocid at `socket` to the files in /sys/class/infiniband. Starts a background process that writes
+/// the files again every kCounterPeriodMs, until the calling process ends. The background process is no child of the caller,
+/// because the caller becomes the user's program. If rocid's counters cannot be read, the files keep the value 0. If the
+/// background process cannot start, the files keep their first values.
 void follow_counters(const std::string& socket);
 
 }  // namespace roci::cli

@@ -56,7 +56,7 @@ int print(const std::string& text) { return std::fputs(text.c_str(), stdout) < 0
 
 /// The parsed command line.
 struct Arguments {
-    bool print_man = false, print_completion = false;  ///< used by the build
+    bool print_man = false, print_completion = false;  ///< only the build uses these options
     roci::cli::RunOptions run;
     roci::cli::StatusOptions status;
     roci::cli::StatOptions stat;

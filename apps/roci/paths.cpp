@@ -18,8 +18,9 @@ fs::path own_folder() {
 
 bool runnable(const fs::path& file) { return access(file.c_str(), X_OK) == 0 && fs::is_regular_file(file); }
 
-/// Folders of our libraries. Relative paths start at the folder of the roci binary: the first two for an installation, whose
-/// prefix may have been moved, the next two for the build tree. The last is Meson's installation folder.
+/// The folders in which Rocinante's libraries may be. Relative paths start at the folder of the roci binary. The first two paths
+/// are for an installation, which may have been moved. The next two paths are for the build tree. The last path is Meson's
+/// installation folder.
 constexpr const char* kLibraryFolders[] = {
     "../lib/rocinante",          "../" ROCI_LIBDIR "/rocinante",           "../../verbs_api/libibverbs",
     "../../verbs_api/librdmacm", ROCI_PREFIX "/" ROCI_LIBDIR "/rocinante",

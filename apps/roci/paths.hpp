@@ -1,4 +1,4 @@
-// Finds the other parts of Rocinante: in the build tree or in the installation.
+// Finds rocid and the client libraries, in the build tree or in the installation.
 #pragma once
 
 #include <string>
@@ -6,12 +6,12 @@
 
 namespace roci::cli {
 
-/// Returns the path of the rocid to start: in the folder of roci, in the build tree, in the sbin next to roci's bin, in Meson's
-/// installation folder, or in PATH. Returns "" if there is none.
+/// Returns the path of the rocid to start. Searches, in this order: the folder of roci, the build tree, the folder sbin next to
+/// roci's folder bin, Meson's installation folder, and PATH. Returns "" if there is no rocid.
 std::string find_rocid();
 
-/// Returns the folders with our libibverbs.so.1 and librdmacm.so.1, for LD_LIBRARY_PATH. Returns none if there is no
-/// libibverbs.so.1.
+/// Returns the folders with Rocinante's libibverbs.so.1 and librdmacm.so.1, for LD_LIBRARY_PATH. Returns an empty list if there
+/// is no libibverbs.so.1.
 std::vector<std::string> library_folders();
 
 }  // namespace roci::cli

@@ -67,7 +67,7 @@ bool write_all(int fd, const char* data, size_t size) {
     return true;
 }
 
-/// Copies the bytes of one read(). Sets `ended` at the end of the capture. Returns false if the output accepts no more.
+/// Copies the bytes of one read(). Sets `ended` to true at the end of the capture. Returns false if a write to the output fails.
 bool copy_some(int from, int to, bool& ended) {
     char buffer[1 << 16];
     const ssize_t n = read(from, buffer, sizeof buffer);

@@ -23,7 +23,7 @@ namespace {
 using plot::Ending;
 using plot::Failure;
 
-constexpr size_t kColumns = 100;  ///< width if neither a terminal nor COLUMNS gives one
+constexpr size_t kColumns = 100;  ///< width without a terminal and without the variable COLUMNS
 
 size_t terminal_columns() {
     winsize size{};

@@ -1,4 +1,5 @@
-// `roci plot`: makes a page with graphs of a connection's packets, from a capture file or from a live capture of a queue pair.
+// `roci plot`: creates an HTML page with graphs of the packets of connections. The input is a capture file or a live capture of a
+// queue pair.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +15,11 @@ struct PlotOptions {
     std::string output;    ///< "-": standard output; "": derived from the capture's name
     uint32_t qpn = 0;      ///< queue pair to capture; 0: none
     double seconds = 5;    ///< duration of the live capture
-    uint32_t flow = 0;     ///< number of a connection, 0: all
+    uint32_t flow = 0;     ///< number of the connection to show; 0: all connections
     bool as_json = false;  ///< write the data instead of the page
 };
 
-/// Makes the page or the data. Returns the exit status (plot::Ending).
+/// Writes the page or the data, and prints a summary. Returns the exit status (plot::Ending).
 int plot(const PlotOptions& options);
 
 /// The text of the manual page about the exit status of `roci plot`.

@@ -28,7 +28,7 @@ void write_text(const fs::path& path, const std::string& text) {
     if (!file) refuse(path);
 }
 
-/// Writes the text by one write(2), because /proc/self/uid_map and gid_map accept only one.
+/// Writes the text by one write(2), because /proc/self/uid_map and /proc/self/gid_map accept only one write.
 void write_map(const char* path, const std::string& text) {
     const int fd = open(path, O_WRONLY | O_CLOEXEC);
     const bool ok = fd >= 0 && write(fd, text.data(), text.size()) == ssize_t(text.size());
@@ -41,7 +41,7 @@ void enter_namespaces() {
     const gid_t gid = getegid();
     if (unshare(CLONE_NEWNS) != 0) {
         if (unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) refuse("user namespace");
-        write_map("/proc/self/setgroups", "deny");  // otherwise the kernel refuses an unprivileged gid_map (user_namespaces(7))
+        write_map("/proc/self/setgroups", "deny");  // required before an unprivileged write to gid_map (user_namespaces(7))
         write_map("/proc/self/uid_map", fmt::format("{0} {0} 1", uid));
         write_map("/proc/self/gid_map", fmt::format("{0} {0} 1", gid));
     }
@@ -53,8 +53,8 @@ void bind(const fs::path& from, const fs::path& to) {
     if (mount(from.c_str(), to.c_str(), nullptr, MS_BIND | MS_REC, nullptr) != 0) refuse("bind " + from.string());
 }
 
-/// Makes the entry `source` visible as `target`. Copies a symbolic link. Bind-mounts any other entry on a new folder or an empty
-/// file.
+/// Makes the file, folder or link `source` visible as `target`. Copies a symbolic link. Bind-mounts a folder on a new folder, and
+/// any other file on an empty file.
 void show_again(const fs::path& source, const fs::path& target) {
     const fs::file_status status = fs::symlink_status(source);
     if (fs::is_symlink(status)) return fs::create_symlink(fs::read_symlink(source), target);
@@ -74,10 +74,10 @@ void show_entries_again(const std::string& below, const fs::path& folder, Names 
     }
 }
 
-/// Covers `folder` with a tmpfs, so that entries can be added. The tmpfs shows all old entries except `except`. On failure the
-/// folder is unchanged.
+/// Mounts a tmpfs on `folder`, so that entries can be added. The tmpfs contains all old entries of the folder except those in
+/// `except`. On failure the folder is unchanged.
 void cover(const fs::path& folder, Names except) {
-    const int old = open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);  // refers to the covered folder after the mount
+    const int old = open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);  // still refers to the old folder after the mount
     if (old < 0) refuse(folder);
     if (mount("rocinante", folder.c_str(), "tmpfs", MS_NOSUID, "mode=755") != 0) refuse("tmpfs on " + folder.string());
     try {
@@ -90,8 +90,9 @@ void cover(const fs::path& folder, Names except) {
     close(old);
 }
 
-/// Returns the path of `folder`/infiniband, in which entries can be added. If `folder`/infiniband exists, covers it; the old
-/// entries other than `devices` remain visible. Otherwise covers `folder` and creates `folder`/infiniband.
+/// Makes it possible to add entries to `folder`/infiniband, and returns this path. If `folder`/infiniband exists,
+/// mounts a tmpfs on it; old entries that are not in `devices` remain visible. Otherwise mounts a tmpfs on `folder` and creates
+/// the folder infiniband.
 fs::path own_infiniband(const fs::path& folder, Names devices) {
     fs::path ours = folder / "infiniband";
     cover(fs::is_directory(ours) ? ours : folder, devices);

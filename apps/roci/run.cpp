@@ -18,14 +18,14 @@
 namespace roci::cli {
 namespace {
 
-constexpr int kOwnFailure = 125;  // exit code that env(1) and timeout(1) also use
+constexpr int kOwnFailure = 125;  // env(1) and timeout(1) use the same exit code
 
 int fail(const std::string& why) {
     fmt::print(stderr, "roci: {}\n", why);
     return kOwnFailure;
 }
 
-/// Puts our library folders before the user's LD_LIBRARY_PATH.
+/// Adds Rocinante's library folders at the beginning of LD_LIBRARY_PATH.
 bool put_libraries_first(std::string& why) {
     const std::vector<std::string> folders = library_folders();
     if (folders.empty()) {
@@ -54,8 +54,8 @@ void show_devices(const std::string& socket) {
         why);
 }
 
-/// Passes the session's descriptor to the program, so that an ephemeral rocid lives as long as the program. The number of the
-/// descriptor is high, because some programs expect low numbers for their own files.
+/// Leaves a copy of the session's descriptor open for the program, so that an ephemeral rocid does not end before the program.
+/// The number of the copy is high, because some programs expect low numbers for their own files.
 void keep_alive_with_program(ControlClient session) {
     rlimit limit{};
     getrlimit(RLIMIT_NOFILE, &limit);

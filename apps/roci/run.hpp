@@ -10,12 +10,12 @@ namespace roci::cli {
 
 struct RunOptions {
     Where where;
-    bool no_view = false;  ///< do not change the program's view of /sys and /dev
+    bool no_view = false;  ///< true: do not create a private view of /sys and /dev
     std::vector<std::string> command;
 };
 
-/// Replaces roci by the program (execve), so that the program itself gets signals and sets the exit code. Returns only on
-/// failure: 127 if there is no such program, 126 if it cannot be executed, 125 if roci itself failed.
+/// Replaces roci by the program (execvp), so that the program itself gets signals and sets the exit code. Returns only on
+/// failure: 127 if there is no such program, 126 if the program cannot be executed, 125 if roci itself failed.
 int run(const RunOptions& options);
 
 }  // namespace roci::cli

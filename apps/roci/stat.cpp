@@ -16,7 +16,7 @@ namespace {
 using json = nlohmann::ordered_json;
 using Clock = std::chrono::steady_clock;
 
-/// Number of devices or engines that fit side by side into 100 columns.
+/// The number of devices or engines that fit side by side into 100 characters.
 constexpr size_t kSideBySide = 2;
 constexpr int kNameWidth = 32, kNumberWidth = 20, kRateWidth = 12;
 

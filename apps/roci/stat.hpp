@@ -22,7 +22,7 @@ struct StatColumn {
     std::string name;
     std::vector<uint64_t> before, now;
 };
-/// Returns a table of `roci stat`, at most 100 columns wide. If `seconds` is 0, the table has no rates. If `all` is false, the
+/// Returns a table of `roci stat`, at most 100 characters wide. If `seconds` is 0, the table has no rates. If `all` is false, the
 /// table omits counters that are 0.
 std::string stat_table(const std::string& title, const std::vector<CounterLabel>& labels, const std::vector<StatColumn>& columns,
                        double seconds, bool all);

@@ -27,7 +27,7 @@ std::string read_text(int fd) {
     std::string text;
     char buffer[64 * 1024];
     for (off_t at = 0;;) {
-        const ssize_t n = pread(fd, buffer, sizeof buffer, at);  // rocid's write left the offset of the memfd at the end
+        const ssize_t n = pread(fd, buffer, sizeof buffer, at);  // rocid's write left the memfd's file offset at the end
         if (n <= 0) return text;
         text.append(buffer, size_t(n));
         at += n;
@@ -42,7 +42,7 @@ bool says_nothing(const json& value) {
     return value.is_null() || value == 0 || (value.is_string() && value.get_ref<const std::string&>().empty());
 }
 
-/// Returns the text of a cell. Commas separate the scalars of a list. Of an object, entries that are zero or empty are omitted.
+/// Returns the text of a cell. Commas separate the elements of a list. Entries of an object that are zero or empty are omitted.
 std::string cell(const json& value) {
     if (value.is_string()) return value.get<std::string>();
     if (!value.is_structured()) return value.dump();
@@ -57,7 +57,7 @@ std::string cell(const json& value) {
     return out;
 }
 
-/// Breaks `text` into lines of at most `width` characters, indented by `indent`.
+/// Breaks `text` into lines of at most `width` characters, including `indent` spaces at the beginning of each line.
 std::string wrapped(const std::string& text, size_t indent, size_t width) {
     const std::string margin(indent, ' ');
     std::string out;
@@ -68,7 +68,8 @@ std::string wrapped(const std::string& text, size_t indent, size_t width) {
 /// Returns true for an object whose cell would be long. Such an object is printed on separate lines.
 bool is_long(const json& value) { return value.is_object() && cell(value).size() > kLongCell; }
 
-/// Returns the keys of all rows in the order in which they appear, without those that are shown below the table.
+/// Returns the keys of all rows in the order in which they appear. Keys whose values inner_tables() prints below the table are
+/// omitted.
 std::vector<std::string> columns_of(const json& rows) {
     std::vector<std::string> columns;
     std::set<std::string> below;
@@ -84,15 +85,15 @@ std::vector<std::string> columns_of(const json& rows) {
 std::string section(const std::string& title, const json& value, size_t width);
 std::string object_section(const std::string& title, const json& object, size_t width);
 
-/// Returns a name that distinguishes a row from the others.
+/// Returns a name for a row: the value of the first of the keys name, id, qpn and index that the row has, or else the row's
+/// index.
 std::string name_of(const json& row, size_t index) {
     for (const char* key : {"name", "id", "qpn", "index"})
         if (row.contains(key)) return cell(row[key]);
     return std::to_string(index);
 }
 
-/// Returns each table inside a row as a separate table, with a title such as "device roci0: gids". Does the same for long
-/// objects.
+/// Returns the tables and the long objects inside the rows as separate sections, with titles such as "device roci0: gids".
 std::string inner_tables(const std::string& title, const json& rows, size_t width) {
     std::string out;
     std::set<std::string> long_keys;
@@ -118,7 +119,8 @@ bool fits(const std::string& text, size_t width) {
     return true;
 }
 
-/// Returns a table as text, or each row by itself if the table does not fit into the width.
+/// Returns the rows as a table, followed by their inner tables. If the table does not fit into the width, returns one section per
+/// row.
 std::string rows_section(const std::string& title, const json& rows, size_t width) {
     Table table(columns_of(rows));
     for (const json& row : rows) {
@@ -144,7 +146,7 @@ std::string object_section(const std::string& title, const json& object, size_t 
             tables += section(fmt::format("{} {}", title, key), value, width);
             continue;
         }
-        if (longest + 3 + kLeastText > width) {  // the value follows in a line of its own
+        if (longest + 3 + kLeastText > width) {  // the value is on separate lines below the key
             facts += fmt::format("  {}\n{}", key, wrapped(cell(value), 4, width));
             continue;
         }
@@ -221,7 +223,7 @@ int refuse(const std::string& why) {
     return 1;
 }
 
-/// Returns the width of the output: that of a narrow terminal, otherwise kStatusWidth.
+/// Returns the width of the output: the width of the terminal if it is smaller than kStatusWidth, otherwise kStatusWidth.
 size_t output_width() {
     constexpr size_t kNarrowest = 30;
     winsize size{};

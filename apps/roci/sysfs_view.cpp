@@ -25,7 +25,7 @@ struct FileOf {
     TextOf text;
 };
 
-/// Returns index and name of a value of an enumeration of <infiniband/verbs.h>, as the kernel prints it: "4: ACTIVE".
+/// Returns the number and the name of a value of an enumeration of <infiniband/verbs.h>, in the kernel's format: "4: ACTIVE".
 template <size_t N>
 std::string numbered(uint32_t value, const std::array<const char*, N>& names) {
     return fmt::format("{}: {}", value, value < N ? names[value] : "<unknown>");
@@ -73,9 +73,10 @@ constexpr FileOf kPortFiles[] = {
 
 constexpr uint32_t kMaxGids = 1024;
 
-/// Adds the files of GIDs. As in the kernel, every index has a GID, most of them zero, and only a GID in use has a type and a
-/// netdev. If a GID has no interface, the netdev is the interface by which the kernel would reach the GID. UCX 1.19 and newer
-/// treats a peer as unreachable if the local GID has no netdev, or if that netdev has no route to the peer's address.
+/// Adds the files of GIDs. As in the kernel, every index of the table has a GID file, most GIDs are zero, and only a GID in use
+/// has a type and a netdev. If a GID has no interface, its netdev is the interface by which the kernel would send to the GID. A
+/// netdev is necessary for UCX 1.19 and newer: UCX treats a peer as unreachable if the local GID has no netdev, or if the netdev
+/// has no route to the peer's address.
 void add_gids(const std::string& port, const Device& device, const HostFacts& host, std::vector<ViewEntry>& out) {
     std::vector<abi::GidValue> table(std::min(device.port.gid_table_length, kMaxGids));
     for (const abi::GidEntry& g : device.gids) {
@@ -94,7 +95,8 @@ void add_files(const std::string& folder, std::span<const FileOf> files, const D
     for (const FileOf& file : files) out.push_back({folder + "/" + file.path, file.text(device, host), {}});
 }
 
-/// device/net/ must exist even if it is empty: programs list this folder to find the interface of a device.
+/// Adds the folder device/net/ with a link to the device's interface. The folder must exist even if the device has no interface,
+/// because programs list this folder to find the interface of a device.
 void add_netdev(const std::string& folder, const Device& device, std::vector<ViewEntry>& out) {
     if (device.netdev.empty())
         out.push_back({folder + "/", {}, {}});
@@ -124,8 +126,9 @@ bool has_address(const ifaddrs& i, const in6_addr& wanted) {
     return std::memcmp(&reinterpret_cast<const sockaddr_in*>(i.ifa_addr)->sin_addr, &wanted.s6_addr[12], 4) == 0;
 }
 
-/// Returns the interface by which this machine's kernel would send to the address, or "lo" if the kernel has no route. The
-/// function connects a UDP socket, without sending anything, and reads the socket's source address.
+/// Returns the interface by which the kernel would send to the address of the GID, or "lo" if the kernel has no route. The
+/// function connects a UDP socket to the address, which sends no packet, and finds the interface that has the socket's source
+/// address.
 std::string interface_towards(const abi::GidValue& gid) {
     std::string name = "lo";
     const int fd = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);

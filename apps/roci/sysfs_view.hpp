@@ -1,4 +1,4 @@
-// The /sys/class/infiniband that programs expect of an RDMA device, as a list of files. enter_private_view() creates the files.
+// Returns the files that programs expect in /sys/class/infiniband for an RDMA device. enter_private_view() creates the files.
 #pragma once
 
 #include <functional>
@@ -10,28 +10,28 @@
 
 namespace roci::cli {
 
-/// A file with one line of text, a symbolic link (`link` set) or an empty folder (`path` ends in a slash), below
-/// /sys/class/infiniband.
+/// An entry below /sys/class/infiniband. If `link` is set, the entry is a symbolic link. If `path` ends in a slash, the entry is
+/// an empty folder. Otherwise the entry is a file with one line of text.
 struct ViewEntry {
     std::string path;
     std::string text;
     std::string link;
 };
 
-/// Facts about this machine that a device reports.
+/// The properties of this machine that appear in the files of each device.
 struct HostFacts {
     std::string local_cpus;      ///< CPU mask as the kernel writes it, such as "3"
     std::string local_cpu_list;  ///< such as "0-1"
     std::string node_name;
-    /// Returns the interface to show for a GID without an interface. Returns "" to show none.
+    /// Returns the interface to show for a GID that has no interface, or "" to show no interface.
     std::function<std::string(const abi::GidValue&)> interface_towards;
 };
 HostFacts host_facts();
 
-/// Interval in ms at which the files of counters are renewed (live_counters.hpp).
+/// The interval in ms at which live_counters.hpp writes the counter files.
 inline constexpr int kCounterPeriodMs = 1000;
 
-/// Returns the files of all devices. Counters are 0 here; live_counters.hpp writes their values.
+/// Returns the files of all devices. The files of counters contain 0; live_counters.hpp later writes their values.
 std::vector<ViewEntry> sysfs_view(std::span<const Device> devices, const HostFacts& host);
 
 }  // namespace roci::cli

@@ -17,9 +17,9 @@ public:
     const std::vector<std::string>& columns() const { return columns_; }
     bool empty() const { return rows_.empty(); }
 
-    /// Returns the table as text. Two spaces indent each line. The header is included only if a column has a name. Columns
-    /// without any text are omitted. Columns that do not fit into `most` characters follow as a further table, which begins with
-    /// the first column again.
+    /// Returns the table as text. Two spaces indent each line. The text has a header only if a column has a name. Columns without
+    /// any text are omitted. If the columns do not fit into `most` characters, the remaining columns follow in a further table. A
+    /// further table also begins with the first column.
     std::string text(size_t most = std::string::npos) const {
         std::string out;
         for (size_t begin = 0; begin < columns_.size();) {

@@ -22,7 +22,8 @@ namespace {
 using json = nlohmann::ordered_json;
 using Clock = std::chrono::steady_clock;
 
-/// Number of samples of the QPs per interval. Each sample is a status of rocid, so there are fewer samples with many QPs.
+/// The number of samples of the QPs per interval. Each sample is a status request to rocid. With more than kMany QPs a status is
+/// large, so there are fewer samples.
 constexpr int kLooks = 20, kLooksAtMany = 4;
 constexpr size_t kMany = 128;
 constexpr size_t kPlainWidth = 100, kPlainRows = 20;
@@ -40,11 +41,11 @@ size_t terminal_width() {
     return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col != 0 ? size.ws_col : kPlainWidth;
 }
 
-/// Reads a rocid repeatedly and makes a model of each interval.
+/// Queries a rocid repeatedly and computes the figures of each interval (TopModel).
 class Watcher {
 public:
     Watcher(ControlClient& client, CounterReader reader) : client_(client), reader_(std::move(reader)) {}
-    /// Takes one sample. Returns false, with `why` set, if rocid gave no status.
+    /// Takes one sample. If rocid returns no valid status, sets `why` and returns false.
     bool look(std::string& why) {
         json status = json::parse(fetch_status(client_, why), nullptr, false);
         if (!status.is_object()) {
@@ -58,7 +59,7 @@ public:
         if (!before_) begin();
         return true;
     }
-    /// Returns the model of the interval that ended with the last sample, and begins the next interval.
+    /// Returns the figures of the interval that ended with the last sample, and begins the next interval.
     TopModel finish() {
         TopModel model = make_top(reader_, *before_, now_, limits_);
         begin();
@@ -81,18 +82,19 @@ private:
 
 enum class Woke : uint8_t { time, key, signal, ended };
 
-/// Waits for the time, a key, a signal or the end of rocid. `keys` is the descriptor of the keyboard, or -1 without a terminal.
+/// Waits until the time has passed, or until a key, a signal or the end of rocid. `keys` is the descriptor of the keyboard, or -1
+/// without a terminal.
 Woke wait(double seconds, int signals, int connection, int keys) {
     pollfd fds[] = {{signals, POLLIN, 0}, {connection, POLLIN, 0}, {keys, POLLIN, 0}};
     const timespec limit{time_t(seconds), long((seconds - double(time_t(seconds))) * 1e9)};
     if (ppoll(fds, std::size(fds), &limit, nullptr) <= 0) return Woke::time;
     if (fds[0].revents != 0 || (fds[2].revents & (POLLHUP | POLLERR | POLLNVAL)) != 0)
-        return Woke::signal;  // or the terminal was closed
+        return Woke::signal;  // a closed terminal has the same effect as a signal
     return fds[1].revents != 0 ? Woke::ended : Woke::key;
 }
 
-/// Takes the samples of one interval, without a terminal. Returns false after a signal, and, with `why` set, if rocid ended or
-/// gave no status.
+/// Takes the samples of one interval, without a terminal. Returns false after a signal. If rocid has ended or returns no status,
+/// sets `why` and returns false.
 bool watch_interval(Watcher& watcher, double interval, int signals, int connection, std::string& why) {
     const auto end = Clock::now() + std::chrono::duration<double>(interval);
     do {
@@ -122,7 +124,8 @@ int plain(const TopOptions& o, Watcher& watcher, int signals, int connection, To
     return 0;
 }
 
-/// Handles the pressed keys. Returns false to quit. Sets `changed` if the screen must be drawn again.
+/// Handles the pressed keys. Returns false if the user has pressed the key to quit. Sets `changed` to true if the screen must be
+/// drawn again.
 bool take_keys(TopScreen& screen, TopView& view, bool& changed) {
     for (int key = screen.key(); key != 0; key = screen.key()) {
         if (key == 'q' || key == 'Q') return false;
@@ -132,7 +135,8 @@ bool take_keys(TopScreen& screen, TopView& view, bool& changed) {
     return true;
 }
 
-/// Draws the number of QPs that --rows sets, or as many as fit on the screen together with the text below them.
+/// Draws the screen. The number of QPs is that of --rows. Without --rows, it is the number that fits on the screen together with
+/// the other lines.
 void draw(TopScreen& screen, const TopOptions& o, TopView view, const TopModel& model) {
     const size_t room = screen.height() - 1;
     view.width = screen.width();

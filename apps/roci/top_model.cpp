@@ -16,7 +16,7 @@ constexpr double kGiga = 1e9;
 constexpr double kMuch = 0.05, kMost = 0.5, kFull = 0.9;
 constexpr uint64_t kManyQps = 1000;
 
-/// Rates of counters by name. A counter that this rocid does not have has the rate 0.
+/// The rates of counters during an interval, by the counters' names. If this rocid has no counter of a name, the rate is 0.
 class Figures {
 public:
     Figures(const std::vector<CounterLabel>& labels, const std::vector<uint64_t>& before, const std::vector<uint64_t>& now,
@@ -108,7 +108,7 @@ void set_rates(TopQp& row, const json& now, const json* before, double seconds) 
     row.resent = rate("retransmits");
 }
 
-/// Sets the most frequent limit and its share of the samples.
+/// Sets row.limit to the most frequent limit of the samples, and row.limit_share to its share.
 void set_limit(TopQp& row, const json& qp, const LimitTally& limits) {
     row.limit = qp.value("limit", "");
     const auto found = limits.find(uint32_t(row.qpn));

@@ -1,4 +1,4 @@
-// The figures of `roci top` for one interval, computed from two readings of the counters and some samples of the QPs. The
+// Computes the figures of `roci top` for one interval, from two readings of the counters and several samples of the QPs. The
 // functions use and change only their arguments.
 #pragma once
 
@@ -13,16 +13,16 @@
 
 namespace roci::cli {
 
-/// One reading. `status` is rocid's JSON (`roci status --json`).
+/// One reading of the counters and of the status. `status` is rocid's JSON (`roci status --json`).
 struct TopReading {
     double at = 0;  ///< seconds
     std::vector<std::vector<uint64_t>> engines;
-    std::vector<std::vector<std::vector<uint64_t>>> devices;  ///< by engine, then device
+    std::vector<std::vector<std::vector<uint64_t>>> devices;  ///< indices: engine, then device
     nlohmann::ordered_json status;
 };
 TopReading read_top(const CounterReader& reader, nlohmann::ordered_json status, double at);
 
-/// For each QP number: the number of samples of the interval per limit.
+/// Maps a QP number to the number of samples per limit. The samples are those of one interval.
 using LimitTally = std::map<uint32_t, std::map<std::string, uint32_t>>;
 void tally(LimitTally& into, const nlohmann::ordered_json& status);
 
@@ -43,14 +43,14 @@ struct TopQp {
     double tx_bits = 0, rx_bits = 0, tx_messages = 0, rx_messages = 0, resent = 0;
     double round_trip_us = 0;
     uint64_t in_flight = 0, window = 0;
-    double limit_share = 0;  ///< share of the samples with `limit`
+    double limit_share = 0;  ///< share of the interval's samples in which the limit was `limit`
 };
 struct TopModel {
     double seconds = 0;
     std::vector<TopEngine> engines;
     std::vector<TopDevice> devices;
     std::vector<TopQp> qps;
-    uint64_t not_shown = 0;          ///< number of QPs for which rocid gave no figures; it gives those of 1,024 QPs at most
+    uint64_t not_shown = 0;          ///< number of QPs without figures, because rocid returns figures of at most 1,024 QPs
     std::vector<std::string> notes;  ///< sentences about bottlenecks, limits and destroyed QPs
 };
 

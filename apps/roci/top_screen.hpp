@@ -1,4 +1,4 @@
-// The terminal of `roci top`.
+// The screen of `roci top` on a terminal, drawn by ncurses.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@ namespace roci::cli {
 /// Returns false if this roci was built without ncurses.
 bool has_screen();
 
-/// Controls the terminal as long as the object exists.
+/// The constructor switches the terminal to the ncurses screen. The destructor restores the terminal.
 class TopScreen {
 public:
     TopScreen();
@@ -18,7 +18,7 @@ public:
     size_t width() const;
     size_t height() const;
     void show(const std::vector<std::string>& lines, const std::string& footer);
-    /// Returns the next pressed key, or 0 if there is none. Returns kResized if the size of the terminal has changed.
+    /// Returns the next pressed key, or 0 if no key is waiting. Returns kResized if the size of the terminal has changed.
     int key();
     static constexpr int kResized = -1;
 };

@@ -1,4 +1,4 @@
-// The output of `roci top` as lines that fit the width of a terminal.
+// Converts the figures of `roci top` to lines of text that fit into the width of a terminal.
 #pragma once
 
 #include <string>
@@ -8,18 +8,18 @@
 
 namespace roci::cli {
 
-/// A column of a table. If the width is too small, columns with the highest rank are omitted first. A column of rank 0 is never
-/// omitted.
+/// A column of a table. If the table does not fit into the width, fit_table() omits columns, the highest rank first. It never
+/// omits a column of rank 0.
 struct TopColumn {
     const char* title;
     int rank;
     bool left;
 };
-/// Returns the lines of a table, header first. Adds the titles of the omitted columns to `dropped`.
+/// Returns the lines of a table. The first line is the header. Adds the titles of the omitted columns to `dropped`.
 std::vector<std::string> fit_table(const std::vector<TopColumn>& columns, const std::vector<std::vector<std::string>>& rows,
                                    size_t width, std::vector<std::string>& dropped);
-/// Breaks a text into lines of at most `width` characters, at spaces and within longer words. All lines but the first are
-/// indented.
+/// Breaks a text into lines of at most `width` characters, at spaces and within words that do not fit. Two spaces indent all
+/// lines except the first line.
 std::vector<std::string> wrap(const std::string& text, size_t width);
 
 struct TopView {

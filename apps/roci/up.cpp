@@ -23,7 +23,8 @@ int fail(const std::string& why) {
     return 1;
 }
 
-/// Returns the interface of the default route of IPv4, or else of IPv6. Returns "" if there is no default route.
+/// Returns the interface of the IPv4 default route. If there is no IPv4 default route, returns the interface of the IPv6 default
+/// route. If there is no default route, returns "".
 std::string default_interface() {
     std::string line;
     std::ifstream four("/proc/net/route");
@@ -49,8 +50,8 @@ bool write_config(const std::string& path, const UpOptions& o) {
     return bool(file.flush());
 }
 
-/// Returns true if the text can stand between quotes in the configuration as it is: without a quote, a backslash and a line feed.
-/// rocid checks the meaning of the text.
+/// Returns true if the text contains no quote, no backslash and no line feed, so that it can stand between quotes in the
+/// configuration. rocid checks the meaning of the text.
 bool plain(const std::string& text) { return text.find_first_of("\"\\\n") == std::string::npos; }
 
 std::string ip_text(const abi::GidValue& gid) {
@@ -61,7 +62,7 @@ std::string ip_text(const abi::GidValue& gid) {
     return text;
 }
 
-/// Prints the addresses by GID index, and a pair of commands to try.
+/// Prints the GIDs of the first device as IP addresses, and two commands to try. Returns the exit code.
 int show(const std::string& socket) {
     std::string why;
     const std::vector<Device> devices = query_devices(socket, why);
@@ -90,7 +91,7 @@ int show(const std::string& socket) {
     return 0;
 }
 
-/// Returns the process that serves rocid's socket; 0 if unknown.
+/// Returns the process ID of the rocid to which the client is connected, or 0 if unknown.
 pid_t process_of(const ControlClient& client) {
     ucred who{};
     socklen_t length = sizeof who;

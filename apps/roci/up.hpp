@@ -1,5 +1,5 @@
-// `roci up` and `roci down`: start and end a rocid of this user for RDMA between machines. This rocid uses a UDP socket and needs
-// no privilege.
+// `roci up` starts a rocid of this user for RDMA between machines, and `roci down` ends this rocid. The rocid uses a UDP socket
+// and needs no privilege.
 #pragma once
 
 #include <string>
@@ -11,8 +11,8 @@ struct UpOptions {
     std::string address;    ///< "": every address of this host
 };
 
-/// Starts a rocid with one UDP device for this user. Prints the addresses of the device and commands to try. Returns the exit
-/// code.
+/// Starts a rocid with one UDP device for this user, unless it runs already. Prints the addresses of the device and commands to
+/// try. Returns the exit code.
 int up(const UpOptions& options);
 /// Ends the rocid that up() started. Returns the exit code.
 int down();

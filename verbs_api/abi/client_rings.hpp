@@ -1,5 +1,6 @@
-// The client's end of the rings: posting and polling. libibverbs, the simulator and the benchmarks use this header. The code
-// makes no system call. It is not thread-safe: the caller holds the queue's lock.
+// The client's end of the rings: posting and polling. libibverbs, the simulator and the benchmarks use this header. The functions
+// make no system call. The structs are not thread-safe: the caller holds the queue's lock. Only free_send() and free_recv() need
+// no lock of their queue.
 #pragma once
 
 #include <algorithm>
@@ -11,13 +12,14 @@
 
 namespace roci::abi {
 
-/// The memory by which a client rings an engine: the session's doorbell page for that engine, and the engine's sleeping flag.
+/// What a client needs to ring an engine's doorbell: the session's doorbell page for this engine, and the engine's sleeping flag.
 struct DoorbellTarget {
     DoorbellPage* page = nullptr;
     const EnginePage::Line* engine = nullptr;
 };
 
-/// Rings the doorbell of a QP slot. Returns true if the engine sleeps; the caller then writes 1 to the engine's wake eventfd.
+/// Rings the doorbell of the QP or SRQ with bit number `slot`. Returns true if the engine sleeps. The caller then writes 1 to the
+/// engine's wake eventfd.
 [[nodiscard]] inline bool ring_doorbell(const DoorbellTarget& t, uint32_t slot) {
     const uint32_t word = slot / 64;
     std::atomic_ref(t.page->words[word]).fetch_or(uint64_t{1} << (slot % 64), std::memory_order_seq_cst);
@@ -26,16 +28,17 @@ struct DoorbellTarget {
     return std::atomic_ref(const_cast<uint32_t&>(t.engine->sleeping)).load(std::memory_order_relaxed) != 0;
 }
 
-/// Tells the processor that another core will read these cache lines next. The processor may move the lines to a cache that both
-/// cores share, so the other core reads them faster. Processors without this instruction execute it as a no-op.
+/// Executes CLDEMOTE for the cache lines of `bytes` bytes at `from`, because another core reads these lines next. The processor
+/// may move the lines to a cache that both cores share. The other core then reads the lines faster. Processors without CLDEMOTE
+/// execute the instruction as a no-op.
 inline void hand_over([[maybe_unused]] const void* from, [[maybe_unused]] uint64_t bytes) {
 #ifdef __x86_64__
     for (uint64_t at = 0; at < bytes; at += kCacheLine) asm volatile("cldemote %0" ::"m"(static_cast<const char*>(from)[at]));
 #endif
 }
 
-/// The producer of a send queue. The caller fills the slots from `head` on, except their `phase`, and advances `head`. Then it
-/// calls publish() once.
+/// The producer of a send queue. The caller fills the slots from `head` on, except their `phase`, and advances `head`. Then the
+/// caller calls publish() once.
 struct SqProducer {
     SqShared* shared = nullptr;
     std::byte* slots = nullptr;
@@ -43,24 +46,24 @@ struct SqProducer {
     uint32_t stride = 0;
     uint32_t head = 0;       ///< next index that the caller fills
     uint32_t published = 0;  ///< rocid may take the slots before this index
-    uint32_t tail = 0;       ///< oldest index in use; polling threads advance it (free_send), so access is atomic
+    uint32_t tail = 0;       ///< oldest index in use; polling threads call free_send(), so access is atomic
 
     uint32_t free_slots() const {
         return depth - (head - std::atomic_ref(const_cast<uint32_t&>(tail)).load(std::memory_order_acquire));
     }
     SendWqe* slot(uint32_t index) { return reinterpret_cast<SendWqe*>(slots + size_t(index & (depth - 1)) * stride); }
-    /// Prefetches the first two cache lines of the next slot from rocid's core. Without the prefetch, the writes to the slot
-    /// would wait for one line after the other.
+    /// Prefetches the first two cache lines of the next slot, which rocid's core may have in its cache. Without the prefetch, the
+    /// writes to the slot would wait for one line after the other.
     void claim() {
         for (uint32_t at = 0; at < stride && at < 2 * kCacheLine; at += kCacheLine)
             __builtin_prefetch(reinterpret_cast<std::byte*>(slot(head)) + at, 1);
     }
-    /// Frees the slots up to a completed WQE (Cqe::wqe_index). Polling threads call this function. The CQEs of a QP are in order,
-    /// so `tail` only grows.
+    /// Frees the slot of a completed WQE (Cqe::wqe_index) and all slots before it. Polling threads call this function. The CQEs
+    /// of a QP are in order, so `tail` only grows.
     void free_send(uint32_t wqe_index) { std::atomic_ref(tail).store(wqe_index + 1, std::memory_order_release); }
-    /// Publishes the slots from `published` up to `head`, the last slot first. rocid reads the first slot first. So rocid finds
-    /// all slots posted and does not fetch lines that the client still writes. Returns true if the QP was idle; the caller then
-    /// rings the doorbell.
+    /// Publishes the slots from `published` up to `head`, in reverse order. rocid reads the slots in ascending order. So when
+    /// rocid finds the first slot posted, all slots are posted, and rocid does not fetch lines that the client still writes.
+    /// Returns true if the QP was idle. The caller then rings the doorbell.
     [[nodiscard]] bool publish() {
         const uint32_t first = published;
         for (uint32_t i = head; i != first; --i) set_phase(i - 1, phase_of(i - 1, depth));
@@ -71,7 +74,7 @@ struct SqProducer {
         if (idle.load(std::memory_order_relaxed) == 0) return false;
         return idle.exchange(0, std::memory_order_acq_rel) != 0;
     }
-    /// Empties the queue and starts at index 0 again. rocid must have reset the QP before.
+    /// Empties the queue and starts at index 0 again. The caller calls this function after rocid has reset the QP.
     void reset() {
         for (uint32_t i = 0; i < depth; ++i) set_phase(i, 0);
         head = published = tail = 0;
@@ -95,12 +98,13 @@ struct RqProducer {
     }
     RecvWqe* slot(uint32_t index) { return reinterpret_cast<RecvWqe*>(slots + size_t(index & (depth - 1)) * stride); }
     void free_recv() { std::atomic_ref(tail).fetch_add(1, std::memory_order_acq_rel); }
-    /// Publishes the slots up to `head`. Returns true if the caller must ring the doorbell, because the QP is in error. There is
-    /// no full fence before the load of `ring`: with a fence each post would wait until the cache line returns from rocid's core.
-    /// So the load may return an old value. rocid therefore checks the queue once more some time after it has set `ring`.
+    /// Publishes the slots up to `head`. Returns true if rocid has set `ring`, because the QP is in error. The caller then rings
+    /// the doorbell. There is no full fence before the load of `ring`: with a fence each post would wait until the cache line
+    /// returns from rocid's core. So the load may return an old value. rocid therefore checks the queue once more some time after
+    /// it has set `ring`.
     [[nodiscard]] bool publish() {
         std::atomic_ref(shared->producer).store(head, std::memory_order_release);
-        std::atomic_signal_fence(std::memory_order_seq_cst);  // keeps the compiler from moving the load up
+        std::atomic_signal_fence(std::memory_order_seq_cst);  // the compiler must not move the load before the store
         return std::atomic_ref(shared->ring).load(std::memory_order_relaxed) != 0;
     }
     void reset() { head = tail = 0; }
@@ -110,7 +114,7 @@ inline Sge* sges(SendWqe* w) { return reinterpret_cast<Sge*>(reinterpret_cast<st
 inline Sge* sges(RecvWqe* w) { return reinterpret_cast<Sge*>(reinterpret_cast<std::byte*>(w) + kRecvWqeHead); }
 inline std::byte* inline_data(SendWqe* w) { return reinterpret_cast<std::byte*>(w) + kSendWqeHead; }
 
-/// Consumer of a completion queue.
+/// The consumer of a completion queue.
 struct CqConsumer {
     CqShared* shared = nullptr;
     std::byte* lane_base = nullptr;  ///< first CqLane
@@ -123,7 +127,7 @@ struct CqConsumer {
     CqLane* lane(uint32_t l) { return reinterpret_cast<CqLane*>(lane_base + l * lane_bytes(depth)); }
     Cqe* entry(uint32_t l, uint32_t i) { return reinterpret_cast<Cqe*>(lane(l) + 1) + (i & (depth - 1)); }
 
-    /// Returns the next valid entry, or nullptr. The pointer is valid until pop().
+    /// Returns the next valid entry of any lane, or nullptr if all lanes are empty. The pointer is valid until pop().
     const Cqe* peek() {
         for (uint32_t n = 0; n < lanes; ++n) {
             Cqe* e = entry(next_lane, index[next_lane]);
@@ -137,16 +141,16 @@ struct CqConsumer {
         const uint32_t i = ++index[next_lane];
         std::atomic_ref(lane(next_lane)->consumer).store(i, std::memory_order_release);
     }
-    /// Announces that this thread is about to sleep, and returns the word to sleep on. Returns nullptr if the CQ has an entry;
-    /// the thread must not sleep in this case.
+    /// Sets CqShared::sleeping to 1 before this thread sleeps. Returns the futex word on which the thread sleeps, or nullptr if
+    /// the CQ has an entry. In the second case the thread must not sleep.
     uint32_t* prepare_sleep() {
         std::atomic_ref(shared->sleeping).store(1, std::memory_order_relaxed);
         std::atomic_thread_fence(std::memory_order_seq_cst);
         return peek() == nullptr ? &shared->sleeping : nullptr;
     }
     /// Requests an event for the next entry or, with `solicited_only`, for the next entry that is solicited or reports an error.
-    /// The caller polls once more afterwards. A pending request for any entry is not narrowed to solicited entries (IBA
-    /// 11.4.2.2).
+    /// The caller polls once more afterwards. While a request without `solicited_only` is pending, `solicited_only` has no effect
+    /// (IBA 11.4.2.2).
     void arm(bool solicited_only) {
         std::atomic_ref a(shared->arm);
         const uint32_t last = a.load(std::memory_order_relaxed);

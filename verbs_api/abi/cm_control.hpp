@@ -1,8 +1,9 @@
 // The bodies of the connection management operations (rdma_cm). These operations need no open device: librdmacm has its own
-// session, and each bound id names its device. An event channel is a socket on which rocid sends one EventSignal per waiting
-// event. The reply to cm_open_channel carries the client's end of this socket. The client fetches the event by cm_get_event. If
-// the event's id was destroyed after the signal, cm_get_event finds no event. cm_close_channel fails with EBUSY while the channel
-// has ids.
+// session, and each bound id belongs to a device.
+//
+// An event channel is a socket on which rocid sends one EventSignal per waiting event. The reply to cm_open_channel carries the
+// client's end of this socket. After a signal the client fetches the event by cm_get_event. If the event's id was destroyed after
+// the signal, cm_get_event finds no event. cm_close_channel fails with EBUSY while the channel has ids.
 #pragma once
 
 #include "control.hpp"
@@ -11,8 +12,8 @@ namespace roci::abi {
 
 inline constexpr uint32_t kMaxCmPrivateData = 224;
 
-/// `family` is 0 (none), 2 (IPv4) or 10 (IPv6). `ip` is the address as a GID; an IPv4 address is mapped. `port` is in host byte
-/// order.
+/// `family` is 0 (none), 2 (IPv4) or 10 (IPv6). `ip` is the address as a GID; an IPv4 address is an IPv4-mapped IPv6 address.
+/// `port` is in host byte order.
 struct CmAddress {
     uint16_t family;
     uint16_t port;
@@ -32,7 +33,7 @@ struct CmCreateIdRequest {
     uint32_t reserved;
 };
 /// The reply to cm_destroy_id, cm_migrate and cm_leave. `events_reported` is the number of events of the id or group that
-/// librdmacm has fetched. librdmacm waits until the program has acknowledged all of them.
+/// librdmacm has fetched. librdmacm waits until the program has acknowledged all these events.
 struct CmEventsReply {
     uint32_t events_reported;
     uint32_t reserved;
@@ -84,7 +85,8 @@ struct CmQpAttrRequest {
     uint32_t id;
     uint32_t qp_state;
 };
-/// If `mask` is 0 in an event, the attributes are not known yet at this step of the connection.
+/// The reply to cm_qp_attr, and a part of CmEventReply. In a CmEventReply, `mask` 0 means that the attributes are not known at
+/// this step of the connection.
 struct CmQpAttrReply {
     uint32_t mask;
     uint32_t reserved;
@@ -104,12 +106,12 @@ struct CmQueryReply {
     uint16_t reserved;
 };
 
-/// The reply to cm_get_event; the request has the channel's handle. The error is EAGAIN if no event waits. The reply also has the
-/// data that librdmacm usually needs next: the id's route, and the attributes that move the id's QP to INIT, RTR and RTS.
+/// The reply to cm_get_event. The request has the channel's handle. If no event waits, the error is EAGAIN. The reply also has
+/// the data that librdmacm usually needs next: the id's route, and the attributes that move the id's QP to INIT, RTR and RTS.
 struct CmEventReply {
-    uint32_t id;        ///< for a CONNECT_REQUEST the new id
-    uint32_t listener;  ///< for a CONNECT_REQUEST the listening id, else kNoHandle
-    uint32_t group;     ///< for multicast events the handle of the membership, else kNoHandle
+    uint32_t id;        ///< id of the event; for a CONNECT_REQUEST, the new id
+    uint32_t listener;  ///< for a CONNECT_REQUEST, the listening id; else kNoHandle
+    uint32_t group;     ///< for a multicast event, the handle of the membership; else kNoHandle
     uint32_t event;     ///< enum rdma_cm_event_type
     int32_t status;
     uint32_t reserved;
@@ -119,9 +121,9 @@ struct CmEventReply {
     CmQpAttrReply qp[3];
 };
 
-/// The request of cm_write_event, which puts an event of the program or of librdmacm into the id's channel. `event` is
+/// The request of cm_write_event. The program or librdmacm adds an event to the id's channel by this operation. `event` is
 /// RDMA_CM_EVENT_ADDRINFO_RESOLVED, RDMA_CM_EVENT_ADDRINFO_ERROR or RDMA_CM_EVENT_USER. cm_get_event returns `arg` as the private
-/// data.
+/// data of the event.
 struct CmWriteEventRequest {
     uint32_t id;
     uint32_t event;

@@ -107,12 +107,12 @@ struct ReplyHeader {
     uint32_t cookie;
     uint32_t body_length;
     uint32_t reason_length;  ///< bytes of text after the body, without a terminator
-    /// If `error` is ENOMEM and this value is not 0, the request needs an arena chunk of this many bytes. The client then makes
-    /// the chunk, passes it by add_chunk and sends the request again.
+    /// If `error` is ENOMEM and this value is not 0, the request needs an arena chunk of this many bytes. The client then creates
+    /// the chunk, passes its descriptor by add_chunk and sends the request again.
     uint64_t wanted_chunk;
 };
 
-/// Empty is the body of requests and replies without fields. HandleRequest and HandleReply are bodies with one handle.
+/// The body of requests and replies without fields. HandleRequest and HandleReply are the bodies with one handle.
 struct Empty {};
 struct HandleRequest {
     uint32_t handle;
@@ -130,7 +130,8 @@ struct HelloRequest {
     uint32_t abi_version;
     char program[64];
 };
-/// rocid also sends this reply, with error EPROTO, when it refuses the version. The layout never changes.
+/// rocid also sends this reply, with error EPROTO, when it refuses the client's version. The layout of this struct never changes,
+/// so that clients of all versions can read the reply.
 struct HelloReply {
     uint32_t abi_min;
     uint32_t abi_max;
@@ -159,8 +160,8 @@ enum OpenDeviceWishes : uint32_t {
     kWantsDevicePage = 1 << 0,  ///< the client can use the device page
 };
 enum OpenDeviceFlags : uint32_t {
-    kHugeChunks = 1 << 0,  ///< the client makes chunks of huge pages if it can
-    kPopulate = 1 << 1,    ///< the client allocates the pages of registered memory, so that they are not charged to rocid
+    kHugeChunks = 1 << 0,  ///< the client uses huge pages for arena chunks if huge pages are available
+    kPopulate = 1 << 1,    ///< the client allocates the pages of registered memory, so that rocid is not charged for the pages
     kDevicePage = 1 << 2,  ///< the last descriptor of the reply is the device page
 };
 struct OpenDeviceReply {
@@ -199,7 +200,7 @@ struct DeviceAttr {
     uint64_t max_dm_size;                      ///< bytes of device memory per session
     uint64_t odp_general;                      ///< enum ibv_odp_general_caps
     uint32_t odp_rc, odp_uc, odp_ud, odp_xrc;  ///< enum ibv_odp_transport_cap_bits
-    uint32_t max_cq_count, max_cq_period;      ///< CQ moderation: number of entries, and microseconds
+    uint32_t max_cq_count, max_cq_period;      ///< limits of CQ moderation: completions, microseconds
     TagCaps tm;
 };
 
@@ -229,8 +230,8 @@ struct QueryGidTableReply {
 
 // ---- memory ---------------------------------------------------------------------------------------------------------
 
-/// rocid maps the first `length` bytes of the file that the request carries (MAP_SHARED). A removed region remains mapped as long
-/// as an MR uses the region.
+/// The request of add_region carries the descriptor of a file. rocid maps the first `length` bytes of the file (MAP_SHARED). A
+/// removed region remains mapped as long as an MR uses the region.
 struct AddRegionRequest {
     uint64_t length;
     uint32_t writable;
@@ -270,8 +271,9 @@ struct ReregMrRequest {
     RegMrRequest mr;
 };
 
-/// The request of add_chunk: shared memory for queues. The client has allocated all pages of the file. rocid writes to the file
-/// and seals it, so that no page can be removed. So the file must not have F_SEAL_SEAL or F_SEAL_WRITE yet.
+/// The request of add_chunk, which carries the descriptor of a memfd for queues. The client has allocated all pages of the memfd.
+/// rocid writes to the memfd and seals it, so that no page can be removed. Therefore the memfd must not have F_SEAL_SEAL or
+/// F_SEAL_WRITE yet.
 struct AddChunkRequest {
     uint64_t length;
 };
@@ -344,7 +346,7 @@ struct QpCap {
 struct CreateQpRequest {
     uint32_t pd;
     uint32_t type;              ///< enum ibv_qp_type
-    uint32_t send_cq, recv_cq;  ///< handles; IBV_QPT_XRC_SEND has no recv_cq, IBV_QPT_XRC_RECV has neither
+    uint32_t send_cq, recv_cq;  ///< handles; IBV_QPT_XRC_SEND has no recv_cq, IBV_QPT_XRC_RECV has no CQ
     uint32_t srq;               ///< handle, or kNoHandle
     uint32_t xrcd;              ///< IBV_QPT_XRC_RECV: handle of the domain
     uint32_t sq_sig_all;
@@ -400,7 +402,8 @@ struct QpAttr {
     uint32_t rate_limit;
 };
 inline constexpr uint32_t kMostModifySteps = 3;
-/// Up to kMostModifySteps further ModifyQpRequest may follow in the same message. rocid executes them in order, until one fails.
+/// Up to kMostModifySteps further structs of this type may follow in the same message. rocid executes the requests in order and
+/// stops at the first failure.
 struct ModifyQpRequest {
     uint32_t handle;
     uint32_t mask;
@@ -438,14 +441,14 @@ struct AllocMwReply {
 };
 /// The bits of OpenXrcdRequest::oflags, with the Linux values of O_CREAT and O_EXCL.
 enum XrcdFlags : uint32_t { kXrcdCreate = 0100, kXrcdExclusive = 0200 };
-/// The request of open_xrcd. If `has_fd` is 1, the request carries a descriptor; sessions that pass the same file share the
-/// domain.
+/// The request of open_xrcd. If `has_fd` is 1, the request carries a descriptor. Sessions that pass descriptors of the same file
+/// share the domain.
 struct OpenXrcdRequest {
     uint32_t oflags;
     uint32_t has_fd;
 };
 
-/// Device memory is in the arena, so the client itself copies to and from device memory.
+/// The request of alloc_dm. Device memory is in the arena, so the client itself copies to and from device memory.
 struct AllocDmRequest {
     uint64_t length;
     uint32_t log_align;
@@ -463,9 +466,9 @@ struct RegDmMrRequest {
     uint64_t offset, length;
 };
 
-// ---- capture (roci pcap) --------------------------------------------------------------------------------------------------
+// ---- diagnosis (roci why, roci pcap) --------------------------------------------------------------------------------------
 
-/// The request of `why`: asks for a report about one queue pair, or about all connections and connection attempts of rdma_cm.
+/// The request of why. The reply is a report about one queue pair, or about all connections and connection attempts of rdma_cm.
 struct WhyRequest {
     uint32_t qpn;
     uint32_t connections;  ///< 1: report about rdma_cm; `qpn` is 0 then
@@ -481,7 +484,7 @@ struct StartCaptureRequest {
 /// The reply to stop_capture. rocid writes the remaining frames to the pipe before it closes the pipe.
 struct StopCaptureReply {
     uint64_t captured;
-    uint64_t missed;  ///< frames that are not in the capture, because the ring to the writer was full
+    uint64_t missed;  ///< frames that are not in the capture, because the ring to the writer thread was full
 };
 
 }  // namespace roci::abi

@@ -1,6 +1,6 @@
-// The counter page is a memfd in which rocid's engines count. Any process can request the memfd from rocid (Op::counters) and map
-// it read-only. The names of the counters come first, then the values per engine, so a reader needs no table of its own. A value
-// has 64 bits and one writing thread. Updates of different values are not ordered; a reader uses relaxed loads.
+// The counter page is a memfd that contains the counters of rocid's engines. Any process can request the memfd from rocid
+// (Op::counters) and map it read-only. The page also contains the names of the counters, so a reader needs no table of names.
+// Each value has 64 bits, and one thread writes it. Updates of different values are not ordered. Readers use relaxed loads.
 //
 //   CounterPageHeader | device names | names of an engine's counters | names of a device's counters
 //   | engine 0: its counters, device 0, device 1, … | engine 1: …
@@ -22,8 +22,8 @@ struct CounterPageHeader {
     uint32_t values;  ///< offset in bytes of the values of engine 0
     uint32_t engine_stride;                 ///< bytes per engine
     uint32_t device_offset, device_stride;  ///< bytes from an engine's values to device 0; bytes per device
-    uint32_t pid;                           ///< rocid's process
-    uint32_t cycles_per_ms;                 ///< frequency of the CPUs' time stamp counter; 0 if unknown
+    uint32_t pid;                           ///< process ID of rocid
+    uint32_t cycles_per_ms;                 ///< cycles of the CPUs' time stamp counter per millisecond; 0 if unknown
 };
 
 struct CounterName {

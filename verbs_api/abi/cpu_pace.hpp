@@ -1,10 +1,11 @@
-// Decides what a polling thread does when a poll finds nothing: poll again, yield the CPU, or sleep. Users are idle engines,
-// programs that poll an empty CQ, and clients that wait for a reply of rocid.
+// Decides what a polling thread does when a poll finds nothing: poll again, yield the CPU, or sleep. This header is used by idle
+// engines, by programs that poll an empty CQ, and by clients that wait for a reply of rocid.
 //
-// Spinning is useful only on a CPU that no other thread wants. The duration of sched_yield() shows which case applies:
+// Polling in a loop is useful only while no other thread is runnable on the same CPU. The duration of sched_yield() shows which
+// case applies:
 //
-//  - sched_yield() returns at once: no other thread wants this CPU. The polling thread doubles the number of polls before its
-//    next yield, up to a limit.
+//  - sched_yield() returns at once: no other thread is runnable on this CPU. The polling thread doubles the number of polls
+//    before its next yield, up to a limit.
 //  - sched_yield() returns after microseconds: another thread ran and gave the CPU back. Usually the polling thread waits for the
 //    work of that thread. From now on the polling thread yields after each empty poll.
 //  - sched_yield() returns after a scheduler's time slice: a busy program took the CPU and kept it. Each further yield would cost
@@ -26,7 +27,7 @@ class CpuPace {
 public:
     enum class Way : uint8_t { look_again, yield, sleep };
 
-    /// `most_looks` is the number of empty polls before a yield on a CPU that no other thread wants.
+    /// `most_looks` is the largest number of empty polls before a yield.
     explicit constexpr CpuPace(uint32_t most_looks) : most_looks_(most_looks) {}
 
     void found() { looks_ = 0; }
@@ -37,7 +38,8 @@ public:
         --sleeps_left_;
         return Way::sleep;
     }
-    /// Called after a yield that took `ns` nanoseconds. `syscall_ns` is the duration of a system call without effect.
+    /// Chooses the next steps after a yield that took `ns` nanoseconds. `syscall_ns` is the duration of a system call without
+    /// effect, in nanoseconds.
     void yielded(uint64_t ns, uint64_t syscall_ns) {
         if (ns <= kLone * syscall_ns) {
             patience_ = std::min(2 * patience_ + 1, most_looks_);
@@ -52,20 +54,20 @@ public:
         sleeps_left_ = next_sleeps_;
         next_sleeps_ = std::min(4 * next_sleeps_, kMostSleeps);
     }
-    /// Returns true if the last yield ran another thread.
+    /// Returns true if another thread ran during the last yield. Also returns true before the first yield.
     bool shares() const { return patience_ == 0; }
 
-    /// The limit between a yield without and with a switch to another thread, in durations of a system call without effect. A
-    /// yield without a switch takes about 3 such durations. A switch to another thread and back takes at least 12.
+    /// If a yield takes at most kLone times as long as a system call without effect, no other thread ran. A yield without a
+    /// switch to another thread takes about 3 times as long. A switch to another thread and back takes at least 12 times as long.
     static constexpr uint64_t kLone = 6;
-    /// A yield that takes this many nanoseconds or more has cost a scheduler's time slice. A round of an engine is shorter, and
-    /// so is a program's work between two polls.
+    /// A yield of at least this many nanoseconds means that a busy program used up a scheduler's time slice. A round of an engine
+    /// is shorter. The work of a program between two polls is shorter too.
     static constexpr uint64_t kTimeSlice = 400'000;
     static constexpr uint32_t kFewestSleeps = 64, kMostSleeps = 16384;
 
 private:
     uint32_t most_looks_;
-    uint32_t looks_ = 0;     ///< consecutive empty polls
+    uint32_t looks_ = 0;     ///< empty polls since the last successful poll, yield or sleep
     uint32_t patience_ = 0;  ///< number of empty polls before the next yield
     uint32_t sleeps_left_ = 0;
     uint32_t next_sleeps_ = kFewestSleeps;

@@ -1,11 +1,13 @@
 // The device page is a memfd in which rocid publishes the port attributes and the GID table of each device. Client libraries map
-// it read-only, so these queries need no control call. Op::open_device passes the descriptor.
+// the memfd read-only, so a query of port attributes or GIDs needs no control call. The reply to Op::open_device carries the
+// descriptor of the memfd.
 //
 //   DevicePageHeader | DeviceRecord of device 0 | DeviceRecord of device 1 | …
 //
-// Only rocid's conductor writes a record. The version is odd while it writes. A reader whose copy has an odd version, or another
-// version at its end than at its start, tries again. The words are stored with release order and loaded with acquire order. So a
-// reader that has loaded a new word afterwards also loads the new version.
+// Only one thread of rocid, the conductor, writes a record. `version` is odd while the conductor writes the record. A reader
+// loads `version` before and after it copies the words. If the first value is odd or the second value differs, the reader copies
+// again. The conductor stores the words with release order, and the reader loads them with acquire order. So if the reader has
+// loaded a new word, its second load of `version` returns the new version.
 //
 // rocid writes a change into the page before it sends the event about the change.
 #pragma once
@@ -31,8 +33,8 @@ struct DevicePageHeader {
     uint32_t reserved;
 };
 
-/// The owner word is the word of a robust futex that the conductor's thread holds (get_robust_list(2)). Its low 30 bits are 0
-/// before rocid serves and after rocid has ended. The kernel clears them even if rocid was killed.
+/// The owner word is the word of a robust futex that the conductor's thread holds (get_robust_list(2)). The low 30 bits of the
+/// word are 0 before rocid serves and after rocid has ended. The kernel clears these bits even if rocid is killed.
 inline constexpr uint32_t kOwnerMask = 0x3fffffff;
 
 struct DeviceSnapshot {
@@ -45,7 +47,7 @@ struct DeviceRecord {
     uint64_t version;  ///< 0: not written yet; odd: being written
     uint64_t word[kWords];
 
-    /// Called by one thread only.
+    /// Stores a new snapshot. Only one thread may call this function.
     void write(const DeviceSnapshot& now) {
         uint64_t from[kWords];
         std::memcpy(from, &now, sizeof now);
@@ -55,8 +57,8 @@ struct DeviceRecord {
         for (size_t i = 0; i < kWords; ++i) std::atomic_ref(word[i]).store(from[i], std::memory_order_release);
         v.store(before + 2, std::memory_order_release);
     }
-    /// Copies a part of the snapshot. `offset` is the offset of the part in DeviceSnapshot in bytes. Returns false if there is no
-    /// stable copy after kTries tries, for example because rocid ended while it wrote.
+    /// Copies a part of the snapshot to `out`. `offset` is the offset of the part in DeviceSnapshot, in bytes. Returns false if
+    /// none of kTries tries gives a stable copy, for example because rocid ended during a write.
     template <class Part>
     bool read(size_t offset, Part& out) const {
         constexpr size_t kPartWords = sizeof(Part) / sizeof(uint64_t);

@@ -1,4 +1,4 @@
-// The names of the operations. rocid and the client libraries use the names in log messages and error texts.
+// The names of the control operations (Op). rocid and the client libraries use the names in log messages and error texts.
 #pragma once
 
 #include <cstddef>

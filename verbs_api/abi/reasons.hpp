@@ -1,5 +1,5 @@
-// The reasons why a work request fails or a QP refuses a packet. The number is the vendor_err of the completion. `roci why`
-// prints the text. Numbers never change.
+// The reasons why a work request fails or a QP refuses a packet. The number of a reason is the vendor_err of the completion.
+// `roci why` prints the text. Numbers never change.
 #pragma once
 
 #include <cstddef>

@@ -1,9 +1,9 @@
 // Layout of the rings, doorbells and flags that a client process and rocid share.
 //
 // The rings are in the session's arena: memfd chunks that the client creates and passes by SCM_RIGHTS. Each chunk is one mapping.
-// A `Location` names a place in the arena. Indices are free-running and wrap at 2^32. Ring sizes are powers of two. Each field
-// has one writer, except the fields marked "both sides". Both sides access fields with std::atomic_ref (client_rings.hpp,
-// stack/rings).
+// A `Location` is a range of the arena. Indices are free-running and wrap at 2^32. Ring sizes are powers of two. Each field has
+// one writer, except the fields marked "written by both sides". Both sides access the fields with std::atomic_ref
+// (client_rings.hpp, stack/rings).
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace roci::abi {
 
-/// A place in the session's arena.
+/// A range of the session's arena: a part of one chunk.
 struct Location {
     uint32_t chunk;
     uint32_t reserved;
@@ -26,16 +26,18 @@ struct Location {
 /// cores in addition to the line of the WQE.
 ///
 /// The doorbell rule: rocid polls the next slot of an active QP without a doorbell. When rocid stops polling, it stores idle = 1
-/// and then checks the slot once more. A client stores the phase, executes a full fence, and exchanges idle with 0. The client
-/// rings the doorbell only if idle was 1. So an idle QP costs rocid nothing, and a busy QP costs the client no doorbell.
+/// and then checks the slot once more. A client stores the phase, executes a full fence, and exchanges `idle` with 0. The client
+/// rings the doorbell only if `idle` was 1. So rocid polls no idle QP, and a client rings no doorbell of a busy QP.
 struct SqShared {
-    alignas(kCacheLine) uint32_t idle;  ///< both sides write it; 1: the client must ring the doorbell
+    alignas(kCacheLine) uint32_t idle;  ///< written by both sides; 1: the client must ring the doorbell
 };
 static_assert(sizeof(SqShared) == 64);
 
-/// The head of a receive queue or SRQ. `depth` slots of `stride` bytes follow. Unless the QP is in error, posting needs no
-/// doorbell, because rocid reads `producer` when a message arrives and all receives known to rocid are consumed. If the QP is in
-/// error, rocid sets `ring`, and the client rings the doorbell after each post so that rocid flushes the receives.
+/// The head of a receive queue or SRQ. `depth` slots of `stride` bytes follow.
+///
+/// If the QP is not in error, the client rings no doorbell after a post. rocid reads `producer` when a message arrives and rocid
+/// has consumed all receives that it has seen before. If the QP is in error, rocid sets `ring`. The client then rings the
+/// doorbell after each post, so that rocid flushes the receives.
 struct RqShared {
     alignas(kCacheLine) uint32_t producer;  ///< written by the client: number of WQEs posted so far
     alignas(kCacheLine) uint32_t ring;      ///< written by rocid; 1: the client rings the doorbell after posting
@@ -49,22 +51,22 @@ static_assert(sizeof(RqShared) == 128);
 /// value of `arm`. The client arms, executes a full fence and polls once more. rocid writes an entry, executes a full fence and
 /// reads `arm`.
 ///
-/// Sleeping: a thread may poll an empty CQ on a CPU that a busy program wants (cpu_pace.hpp). Such a thread stores sleeping = 1,
-/// executes a full fence and polls once more. Then it waits with a short timeout on the futex `sleeping` while the value is 1.
-/// rocid writes entries and reads `sleeping`. At the latest before rocid goes idle, it executes a full fence and reads `sleeping`
-/// once more. If the value is 1, rocid stores 0 and wakes the waiters.
+/// Sleeping: a thread that polls an empty CQ may share its CPU with a busy program (cpu_pace.hpp). Such a thread stores
+/// sleeping = 1, executes a full fence and polls once more. Then the thread waits with a short timeout on the futex `sleeping`
+/// while the value is 1. rocid reads `sleeping` after it has written entries. Before rocid goes idle, at the latest, it executes
+/// a full fence and reads `sleeping` once more. If the value is 1, rocid stores 0 and wakes the waiters.
 struct CqShared {
     alignas(kCacheLine) uint32_t arm;  ///< written by the client
     uint32_t fired;     ///< written by rocid, as a hint: the last `arm` for which rocid sent an event, or an older value
-    uint32_t sleeping;  ///< both sides write it; 1: a polling thread may sleep on this word
+    uint32_t sleeping;  ///< written by both sides; 1: a polling thread may sleep on this word
 };
 struct CqLane {
     alignas(kCacheLine) uint32_t consumer;  ///< written by the client: number of entries polled so far
 };
 static_assert(sizeof(CqShared) == 64 && sizeof(CqLane) == 64);
 
-/// The doorbells of one session for one engine: a two-level bitmap of the session's QP and SRQ slots. A client sets the bit of
-/// the slot in `words`, then the bit of that word in `summary`. Both operations are seq_cst. rocid clears the bits in the
+/// The doorbells of one session for one engine: a two-level bitmap with one slot per QP and per tag matching SRQ. A client sets
+/// the slot's bit in `words`, then the bit of that word in `summary`. Both operations are seq_cst. rocid clears the bits in the
 /// opposite order. A bitmap cannot overflow. Even if a hostile client sets arbitrary bits, rocid makes a bounded number of
 /// lookups.
 inline constexpr uint32_t kDoorbellSlots = 65536;
@@ -81,10 +83,10 @@ struct EnginePage {
     } engine[kMaxEngines];
 };
 
-/// The record that rocid sends to the socket of a completion channel: one packet per event.
+/// The record that rocid sends to the socket of a completion channel. Each event is one packet.
 struct CompEventRecord {
     uint32_t cq_handle;
-    uint32_t generation;  ///< generation of the handle; the reader skips a record of a CQ that is destroyed
+    uint32_t generation;  ///< generation of the handle; if the CQ is destroyed, the reader skips the record
 };
 
 /// The asynchronous events that rocid raises, with the numbers of enum ibv_event_type.

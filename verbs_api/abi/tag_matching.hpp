@@ -1,9 +1,11 @@
-// Tag matching SRQs (IBV_SRQT_TM): the ring by which a client adds and deletes tagged buffers.
+// Tag matching SRQs (IBV_SRQT_TM): the two rings by which a client changes the tag list of an SRQ.
 //
-// The layout in the arena is TagShared, `depth` TagOp, then `handles` uint32_t. The uint32_t form a ring, in which rocid returns
-// the handles of entries that have left the list because they matched or were deleted. The low 16 bits of a handle are an index
-// below `max_tags`. The upper bits count the uses of that index, so an old handle does not name the entry that now uses the same
-// index.
+// The arena contains one TagShared, then `depth` slots of type TagOp, then `handles` slots of type uint32_t. The TagOp slots form
+// the ring of operations. The uint32_t slots form the ring of returned handles: rocid writes the handle of each entry that has
+// left the tag list because a message matched the entry or the client deleted it.
+//
+// The low 16 bits of a handle are an index below `max_tags`. The upper 16 bits count the uses of the index. So two entries that
+// use the same index one after the other have different handles.
 #pragma once
 
 #include <atomic>
@@ -23,11 +25,11 @@ struct TagCaps {
 
 inline constexpr uint32_t kMaxTagSge = 4;
 
-/// The last kTagSlots doorbell slots of the bitmap belong to tag matching SRQs, the others to QPs.
+/// The last kTagSlots bits of a doorbell bitmap belong to tag matching SRQs. The other bits belong to QPs.
 inline constexpr uint32_t kTagSlots = 1024;
 inline constexpr uint32_t kFirstTagSlot = kDoorbellSlots - kTagSlots;
 
-/// The values are those of verbs: enum ibv_ops_wr_opcode and enum ibv_ops_flags.
+/// TagOpcode has the values of enum ibv_ops_wr_opcode, and TagOpFlags those of enum ibv_ops_flags.
 enum class TagOpcode : uint8_t { add = 0, del = 1, sync = 2 };
 enum TagOpFlags : uint8_t { kTagSignaled = 1 << 0, kTagSync = 1 << 1 };
 
@@ -45,11 +47,11 @@ struct TagOp {
 };
 static_assert(sizeof(TagOp) == 128);
 
-/// The doorbell rule is that of SqShared, with one difference: rocid never polls the ring, but takes posted operations only
-/// when the doorbell rings.
+/// The head of the two rings. The client posts an operation and exchanges `idle` with 0. If `idle` was 1, the client rings the
+/// doorbell. In contrast to a send queue, rocid reads the ring of operations only after a doorbell.
 struct TagShared {
     alignas(kCacheLine) uint32_t producer;  ///< written by the client: number of operations posted so far
-    alignas(kCacheLine) uint32_t idle;      ///< both sides write it; 1: the client must ring the doorbell
+    alignas(kCacheLine) uint32_t idle;      ///< written by both sides; 1: the client must ring the doorbell
     alignas(kCacheLine) uint32_t consumed;  ///< written by rocid: number of operations taken so far
     uint32_t returned;                      ///< written by rocid: number of handles returned so far
 };
@@ -61,18 +63,18 @@ struct TagQueue {
     uint32_t handles;  ///< slots of the ring of handles, power of two
     uint32_t max_tags, max_ops;
     uint32_t engine;  ///< engine whose doorbell page the SRQ uses
-    uint32_t slot;    ///< doorbell bit
+    uint32_t slot;    ///< bit of the SRQ in the doorbell page
     Location where;
 };
 constexpr uint64_t tag_queue_bytes(uint64_t depth, uint64_t handles) {
     return sizeof(TagShared) + depth * sizeof(TagOp) + handles * sizeof(uint32_t);
 }
 
-/// The client's end. Not thread-safe: the caller holds the SRQ's lock.
+/// The client's end of both rings. The class is not thread-safe: the caller holds the SRQ's lock.
 class TagProducer {
 public:
     TagProducer() = default;
-    /// `base` points to tag_queue_bytes() bytes.
+    /// `base` points to a TagShared and its rings: tag_queue_bytes() bytes of shared memory.
     TagProducer(std::byte* base, const TagQueue& q)
         : shared_(reinterpret_cast<TagShared*>(base)),
           ops_(reinterpret_cast<TagOp*>(base + sizeof(TagShared))),
@@ -85,8 +87,8 @@ public:
     bool valid() const { return shared_ != nullptr; }
     const TagQueue& shape() const { return shape_; }
 
-    /// Writes an operation into the next slot and sets op.handle of an add. The caller calls publish() afterwards. Returns 0,
-    /// ENOMEM if the list or the ring is full, or EINVAL.
+    /// Writes an operation into the next slot. If the operation adds an entry, sets op.handle. The caller calls publish()
+    /// afterwards. Returns 0, ENOMEM if the tag list or the ring is full, or EINVAL if the operation is malformed.
     int post(TagOp& op) {
         if (op.opcode > TagOpcode::sync || op.num_sge > kMaxTagSge || (op.flags & ~(kTagSignaled | kTagSync)) != 0) return EINVAL;
         if (op.opcode == TagOpcode::del && (op.handle & 0xffff) >= shape_.max_tags) return EINVAL;
@@ -95,7 +97,7 @@ public:
         ops_[head_++ & (shape_.depth - 1)] = op;
         return 0;
     }
-    /// Returns true if the caller must ring the doorbell.
+    /// Makes the written operations visible to rocid. Returns true if the caller must ring the doorbell.
     [[nodiscard]] bool publish() {
         std::atomic_ref(shared_->producer).store(head_, std::memory_order_release);
         std::atomic_thread_fence(std::memory_order_seq_cst);

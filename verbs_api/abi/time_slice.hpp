@@ -1,13 +1,13 @@
-// Asks the scheduler for short time slices. A thread that often waits for another one then gets a shared CPU sooner.
+// Sets short time slices. A thread that often waits for another thread then gets a shared CPU sooner.
 //
 // Since version 6.12 Linux accepts a time slice per thread (sched_setattr(2), sched_runtime of SCHED_OTHER). The slice has two
 // effects:
 //
 //  - The kernel preempts a running thread for a woken thread whose slice is shorter.
-//  - A thread that yields falls behind by one slice of its own. With the default slice (1.4 ms on 2 CPUs), a few yields put the
-//    thread behind a busy program, which then runs for milliseconds.
+//  - Each sched_yield(2) delays the next turn of a thread by the length of the thread's own slice. With the default slice (1.4 ms
+//    on 2 CPUs), after a few yields a busy program runs for milliseconds before the thread runs again.
 //
-// The share of the CPU time stays the same. The call needs no privilege. Older kernels ignore the slice.
+// The thread's share of the CPU time stays the same. The call needs no privilege. Older kernels ignore the slice.
 #pragma once
 
 #include <sched.h>
@@ -21,11 +21,11 @@ namespace roci::abi {
 /// The shortest slice that Linux accepts, in nanoseconds.
 inline constexpr uint64_t kShortSlice = 100'000;
 
-/// Shortens the slice of the calling thread. Threads and processes that this thread starts later inherit the slice. Leaves a
-/// shorter slice, and threads with another policy than SCHED_OTHER, as they are. Returns true if the thread now has a slice of at
-/// most kShortSlice.
+/// Shortens the slice of the calling thread to kShortSlice. Threads and processes that this thread starts later inherit the
+/// slice. If the slice is already shorter or the scheduling policy is not SCHED_OTHER, changes nothing. Returns true if the
+/// policy is SCHED_OTHER and the slice is now at most kShortSlice.
 inline bool shorten_time_slice() {
-    struct {  // struct sched_attr, first version. Old C libraries do not declare it, new ones do so in <sched.h>.
+    struct {  // the first version of struct sched_attr, which only new C libraries declare (in <sched.h>)
         uint32_t size, policy;
         uint64_t flags;
         int32_t nice;
@@ -40,7 +40,8 @@ inline bool shorten_time_slice() {
     return syscall(SYS_sched_getattr, 0, &a, sizeof a, 0) == 0 && a.runtime == kShortSlice;
 }
 
-/// Shortens the slice at the first call of a thread. Called before a thread waits for rocid on a CPU that other threads want.
+/// Shortens the slice of the calling thread, at the thread's first call only. A thread calls this function before it waits for
+/// rocid and may share its CPU with other threads.
 inline void ask_for_short_slices() {
     [[gnu::tls_model("initial-exec")]] static constinit thread_local bool asked = false;
     if (asked) return;

@@ -68,7 +68,7 @@ struct SendWqe {
     union {
         uint32_t inline_length;  ///< with kSendInline: bytes of payload
         uint32_t bind_mr_lkey;   ///< bind_mw: lkey of the memory region
-        uint32_t atomic_srqn;    ///< XRC atomics: SRQ number; `remote_srqn` is occupied by `swap`
+        uint32_t atomic_srqn;    ///< XRC atomics: SRQ number, because `swap` uses the memory of `remote_srqn`
     };
     union {
         uint64_t compare_add;  ///< atomics: compare or add operand; atomic_write: the 8 bytes
@@ -83,13 +83,15 @@ struct SendWqe {
 static_assert(sizeof(SendWqe) == 48);
 inline constexpr uint32_t kSendWqeHead = sizeof(SendWqe);
 
-/// Returns the number of bytes that a WQE claims of its slot. A hostile client may claim more bytes than the slot has.
+/// Returns the number of bytes of its slot that a WQE uses according to the WQE's fields. If the client is hostile, this number
+/// may be larger than the slot.
 constexpr uint64_t used_bytes(const SendWqe& w) {
     return kSendWqeHead + ((w.send_flags & kSendInline) != 0 ? uint64_t{w.inline_length} : w.num_sge * sizeof(Sge));
 }
 
 /// Returns the phase of a published WQE at a free-running index. The phase changes each time the queue wraps around. So the phase
-/// differs from that of the previous WQE in the slot, and from 0, the value before the first WQE. `depth` is a power of two.
+/// of a WQE differs from the phase of the previous WQE in the same slot. The phase also differs from 0, the value before the
+/// first WQE of the slot. `depth` is a power of two.
 constexpr uint8_t phase_of(uint32_t index, uint32_t depth) { return (index & depth) == 0 ? 1 : 2; }
 
 /// A receive WQE: a 16-byte head, then `num_sge` Sge. A slot has `rq_stride` bytes, a multiple of 32.
@@ -161,19 +163,19 @@ enum WcFlags : uint8_t {
     kWcTmDataValid = 1 << 6,
 };
 
-/// The queue of the completed entry. kCqeTag marks the completion of a tagged buffer of an SRQ, or of an operation on the SRQ's
-/// tag list.
+/// The kind of queue to which the completed WQE belongs. kCqeTag is the completion of a tagged buffer of an SRQ, or of an
+/// operation on the SRQ's tag list.
 enum CqeQueue : uint8_t { kCqeSend = 0, kCqeRecv = 1, kCqeSrq = 2, kCqeTag = 3 };
 
 /// A completion queue entry of one cache line. rocid writes all other fields first, then stores `seq` with release order.
 /// The entry at free-running index i is valid once seq == uint32_t(i + 1).
 struct alignas(64) Cqe {
     uint64_t wr_id;
-    uint64_t timestamp;  ///< nanoseconds of rocid's monotonic clock when the entry was made
+    uint64_t timestamp;  ///< time of the completion: nanoseconds of rocid's monotonic clock
     uint64_t tag;        ///< tag matching: tag of the message
     uint32_t qpn;        ///< QP that the completion belongs to
     uint32_t byte_len;
-    uint32_t imm_or_inv;  ///< immediate data (big endian) if wc_flags has kWcWithImm, or invalidated rkey if it has kWcWithInv
+    uint32_t imm_or_inv;  ///< with kWcWithImm: immediate data (big endian); with kWcWithInv: invalidated rkey
     uint32_t src_qp;      ///< UD: QP number of the sender; tag matching: app_ctx of the message's TMH
     uint32_t wqe_index;   ///< send: free-running index of the WQE; the client frees this slot and all slots before it
     uint32_t vendor_err;
@@ -184,7 +186,7 @@ struct alignas(64) Cqe {
     uint8_t sl;
     uint8_t reserved;
     uint16_t pkey_index;
-    uint32_t srq_handle;  ///< kCqeSrq, kCqeTag: handle of the SRQ; for kCqeSrq the client frees a slot of it
+    uint32_t srq_handle;  ///< kCqeSrq, kCqeTag: handle of the SRQ; for kCqeSrq the client frees one slot of this SRQ
     uint32_t seq;
 };
 static_assert(sizeof(Cqe) == 64 && offsetof(Cqe, seq) == 60);

@@ -9,7 +9,8 @@
 namespace roci::client {
 namespace {
 
-/// The IPv4 header of a RoCEv2 datagram: the last 20 of the 40 bytes that a UD receive puts before the payload (annex A17.4.5.2).
+/// The IPv4 header of a RoCEv2 datagram. A UD receive has 40 bytes before the payload, and the last 20 of them are the IPv4
+/// header (annex A17.4.5.2).
 struct Ipv4Header {
     uint8_t version_ihl, tos;
     uint16_t total_length, id, fragment;
@@ -59,8 +60,9 @@ int fail_with(int err) {
     return -1;
 }
 
-/// Fills in the address of a reply. The datagram's source `from` becomes the destination, and its destination `to` becomes the
-/// source GID. Fails with EINVAL if `to` is a multicast address, because the GID table has no multicast addresses.
+/// Fills in the address of a reply to a datagram. The datagram's source `from` becomes the destination of the reply. The
+/// datagram's destination `to` becomes the source GID of the reply. Returns 0, or -1 with errno. If `to` is a multicast address,
+/// errno is EINVAL, because the GID table has no multicast addresses.
 int reply_address(ibv_context* context, uint8_t port, const ibv_gid& from, const ibv_gid& to, bool multicast, ibv_ah_attr& attr) {
     if (multicast) return fail_with(EINVAL);
     const int index = own_gid_index(context, port, to);

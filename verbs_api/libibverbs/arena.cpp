@@ -49,7 +49,7 @@ void unmap(Mapping& mapping) {
 
 void replace_by_private(const Mapping& mapping) {
     if (mapping.base == nullptr) return;
-    // The new mapping replaces the old one at the same addresses. A failure has no remedy, so it is ignored.
+    // The new mapping replaces the old mapping at the same addresses. The result is ignored, because a failure has no remedy.
     (void)mmap(mapping.base, mapping.length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1,
                0);
 }
@@ -59,7 +59,7 @@ Arena::~Arena() {
 }
 
 int allocate_pages(int fd, uint64_t offset, uint64_t length) {
-    // A signal that interrupts fallocate() undoes the whole call, so the loop allocates in steps.
+    // If a signal interrupts fallocate(), the kernel undoes the whole call. So the loop allocates in steps.
     constexpr uint64_t kStep = 16 << 20;
     for (const uint64_t end = offset + length; offset < end;) {
         const uint64_t step = std::min(kStep, end - offset);
@@ -103,7 +103,7 @@ std::byte* Arena::locate(const abi::Location& where, uint64_t needed) const {
 
 void Arena::leave_to_parent() {
     for (const Mapping& m : chunks_)
-        replace_by_private(m);  // without the lock: the child has one thread, and a thread of the parent may have held the lock
+        replace_by_private(m);  // without mutex_: the child has one thread, and at fork() another thread may have held mutex_
 }
 
 }  // namespace roci::client

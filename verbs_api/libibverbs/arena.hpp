@@ -1,5 +1,5 @@
-// The session's shared memory for queues. This process makes the chunks and passes them to rocid, so that the chunks are charged
-// to the control group of this process.
+// The session's shared memory for queues and device memory (the arena). This process creates the chunks of the arena and passes
+// them to rocid, so that the kernel charges the chunks to the control group of this process.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ Mapping map_fd(int fd, bool writable);
 void unmap(Mapping& mapping);
 /// Allocates the pages of a part of a shared memory file, so that the kernel charges them to this process. Returns 0 or an errno.
 int allocate_pages(int fd, uint64_t offset, uint64_t length);
-/// Called in a fork's child. Replaces the mapping by private memory, so that the child cannot change the parent's queues.
+/// Replaces the mapping by private memory. A fork's child calls this function, so that it cannot change the parent's queues.
 void replace_by_private(const Mapping& mapping);
 
 class Arena {
@@ -32,10 +32,10 @@ public:
     Arena& operator=(const Arena&) = delete;
     ~Arena();
     void use_huge_pages(bool huge) { huge_ = huge; }
-    /// Adds the mapping to the arena as the chunk with number `id`. Returns 0 or an errno.
+    /// Adds the mapping to the arena as chunk `id`. Returns 0 or an errno.
     int add_chunk(uint32_t id, const Mapping& chunk);
-    /// Makes a chunk of `length` bytes and allocates all its pages. The caller closes `fd`. On failure `base` is nullptr and
-    /// errno is set.
+    /// Creates a memfd of `length` bytes, allocates all its pages and maps it. Sets `fd` to the descriptor, which the caller
+    /// closes. On failure `base` is nullptr and errno is set.
     Mapping make_chunk(size_t length, int& fd) const;
     /// Returns the memory of a location, or nullptr if the location is not within a known chunk or is shorter than `needed`
     /// bytes.

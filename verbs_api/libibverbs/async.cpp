@@ -1,4 +1,4 @@
-// Asynchronous events: reads records from the session's event socket and looks up their objects.
+// Asynchronous events: reads records from the session's event socket and looks up the objects of the records.
 #include <unistd.h>
 
 #include "context.hpp"
@@ -20,7 +20,7 @@ static_assert(uint32_t(abi::AsyncEvent::srq_limit_reached) == IBV_EVENT_SRQ_LIMI
 static_assert(uint32_t(abi::AsyncEvent::qp_last_wqe_reached) == IBV_EVENT_QP_LAST_WQE_REACHED);
 static_assert(uint32_t(abi::AsyncEvent::gid_change) == IBV_EVENT_GID_CHANGE);
 
-/// The kind of object that an event is about (IBA 11.6.3: a CQ, QP or SRQ, or the port for unaffiliated events).
+/// The kind of object to which an event belongs (IBA 11.6.3). An unaffiliated event belongs to the port.
 enum class About : uint8_t { port, cq, qp, srq };
 
 About about(ibv_event_type type) {
@@ -70,7 +70,7 @@ bool resolve(Context& c, const abi::AsyncEventRecord& record, ibv_async_event& e
     return true;
 }
 
-/// Called after rocid has ended. The first call per context returns a fatal device error in `event`. Later calls fail with EIO.
+/// Called after rocid has ended. The first call per context sets `event` to IBV_EVENT_DEVICE_FATAL. Later calls fail with EIO.
 int device_fatal(Context& c, ibv_async_event& event) {
     rocid_ended(c);
     if (c.fatal_reported.exchange(true)) {

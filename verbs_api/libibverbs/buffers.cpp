@@ -7,7 +7,7 @@
 
 namespace roci::client {
 
-/// A buffer that shares no page with other data, so that its registration moves no other data of the program.
+/// A buffer of whole pages. No other data of the program is on these pages, so a registration of the buffer moves no other data.
 struct Buf {
     ibv_pd* pd;
     void* addr;

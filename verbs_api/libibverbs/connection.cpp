@@ -18,8 +18,8 @@
 namespace roci::client {
 namespace {
 
-/// Returns true for errors that programs cause on purpose. Such errors are logged only if ROCI_LOG requests all messages.
-/// For example, programs call verbs to test for support, libfabric searches the largest inline size by creating QPs, and perftest
+/// Returns true for errors that programs cause on purpose. The library logs such errors only if ROCI_LOG requests all messages.
+/// Examples: a program calls a verb to test for support, libfabric creates QPs to find the largest inline size, and perftest
 /// disconnects ids of datagram services.
 bool is_expected(abi::Op op, int error, std::string_view reason) {
     if (error == EOPNOTSUPP) return true;
@@ -112,8 +112,8 @@ int Connection::hello() {
     return err;
 }
 
-/// A program may have several connections to a rocid that has ended. So `said_lost` is one flag for all connections of the
-/// process.
+/// A program may have several connections to a rocid that has ended. So all connections of the process share the flag
+/// `said_lost`, and only one of them prints the message.
 int Connection::lost(const char* why) {
     if (!gone_.exchange(true) && !said_lost.exchange(true))
         warn("connection to rocid at %s lost (%s): its devices fail from now on, everything outstanding is flushed",
@@ -133,8 +133,8 @@ int Connection::exchange_alone(const Outgoing& out, std::span<std::byte> reply, 
     return gone() ? EIO : exchange(out, reply, fds);
 }
 
-/// Sends the request. If rocid needs a chunk of the arena for the request, makes the chunk and sends the request again. A request
-/// needs few chunks: at most one per queue and one in reserve.
+/// Sends the request. If rocid needs another chunk of the arena for the request, creates the chunk and sends the request again. A
+/// request normally needs at most one chunk per queue, so kMostChunks limits the repetitions.
 int Connection::exchange(const Outgoing& out, std::span<std::byte> reply, ReplyFds* fds) {
     constexpr int kMostChunks = 8;
     for (int chunks = 0;; ++chunks) {
@@ -211,9 +211,9 @@ int Connection::send(const Outgoing& out, uint32_t cookie) {
     return lost(std::strerror(errno));
 }
 
-/// rocid replies to most requests within microseconds. To sleep and wake up would take longer. So the thread polls first, and
-/// yields between polls, in case rocid uses the same CPU. The thread blocks after 16 polls, or earlier if a busy program wants
-/// the CPU.
+/// Receives a reply. rocid replies to most requests within microseconds, and a sleep with a wake-up takes longer. So the thread
+/// polls first. Between polls it yields the CPU, because rocid may run on the same CPU. The thread blocks after 16 polls, or
+/// earlier if it shares its CPU with a busy program.
 ssize_t Connection::receive_patiently(msghdr& message) {
     using enum abi::CpuPace::Way;
     constexpr int kLooks = 16;
@@ -244,7 +244,7 @@ int Connection::receive(uint32_t cookie, abi::ReplyHeader& header, ReplyFds& fds
     if (n <= 0) return lost(n == 0 ? "closed by rocid" : std::strerror(errno));
 
     uint32_t all = 0;
-    ReplyFds rest;  // also closes all descriptors of an unusable reply
+    ReplyFds rest;  // if the reply is unusable, the destructor closes all its descriptors
     for (cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr; c = CMSG_NXTHDR(&message, c)) {
         if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
         const size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);

@@ -1,5 +1,5 @@
-// A connection to rocid. One connection is one session. A thread holds the mutex from sending a request until receiving the
-// reply.
+// A connection to rocid. One connection is one session. A thread holds the connection's mutex from the sending of a request until
+// the reply is received.
 #pragma once
 
 #include <sys/socket.h>
@@ -37,7 +37,7 @@ private:
     int count_ = 0;
 };
 
-/// The parts of a request: a body, and more bytes or a descriptor if the op has them.
+/// The parts of a request: the body, the bytes that follow the body (`more`), and a descriptor (`fd`; -1: none).
 struct Outgoing {
     abi::Op op;
     std::span<const std::byte> body{};
@@ -52,17 +52,17 @@ public:
     Connection& operator=(const Connection&) = delete;
     ~Connection();
 
-    /// Connects and sends hello. Returns 0 or an errno. EPROTO means that rocid has another ABI version; the function then also
-    /// prints a message on stderr.
+    /// Connects and sends hello. Returns 0 or an errno. EPROTO means that rocid does not support the ABI version of this library.
+    /// In this case the function also prints a message on stderr.
     int open();
-    /// Sets the arena to which later requests add the chunks that they need.
+    /// Sets the arena. If a later request needs another chunk, request() adds the chunk to this arena.
     void use(Arena* arena) { arena_ = arena; }
 
     /// Sends a request and waits for its reply. Truncates the reply's body to the size of `reply`, or pads it with zeros. Returns
     /// 0, rocid's errno, or EIO if rocid has ended. An error also sets errno; success does not change errno.
     int request(const Outgoing& out, std::span<std::byte> reply, ReplyFds* fds = nullptr);
 
-    /// Returns the bytes to send. An empty struct has size 1, but its byte is not sent.
+    /// Returns the bytes of a request body. The size of an empty struct is 1 in C++, but the body then has no bytes.
     template <class T>
     static std::span<const std::byte> bytes_of(const T& body) {
         if constexpr (std::is_empty_v<T>) return {};
@@ -83,10 +83,10 @@ public:
 
     int fd() const { return fd_; }
     bool gone() const { return gone_.load(std::memory_order_relaxed); }
-    /// Called when rocid has ended. All further requests fail with EIO. Prints a message on stderr, but not again before the
+    /// Called when the connection is lost. All further requests fail with EIO. Prints a message on stderr, at most once until the
     /// process opens another connection. Returns EIO.
     int lost(const char* why);
-    /// Called in a fork's child. Drops the connection without a message to rocid.
+    /// Called in a fork's child. Closes the child's descriptor without a message to rocid. Later requests fail with EIO.
     void leave_to_parent();
 
 private:
@@ -108,7 +108,7 @@ private:
     std::unique_ptr<std::byte[]> buffer_;  ///< the last reply, at most kMaxMessage bytes
 };
 
-/// Returns $ROCI_SOCKET, or the default path if the variable is not set, is empty, or the program is setuid.
+/// Returns the value of ROCI_SOCKET. If the variable is unset or empty, or the program is setuid, returns the default path.
 std::string socket_path();
 
 }  // namespace roci::client

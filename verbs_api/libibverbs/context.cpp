@@ -13,7 +13,7 @@ namespace {
 
 using abi::Op;
 
-/// A wrapper of a verb that returns an errno. The wrapper also sets errno.
+/// A wrapper of a verb that returns an errno. The wrapper calls the verb and also sets errno on failure.
 template <auto verb>
 struct Reporting;
 template <class... Args, int (*verb)(Args...)>
@@ -26,8 +26,8 @@ struct Reporting<verb> {
 template <auto verb>
 constexpr auto reporting = &Reporting<verb>::call;
 
-/// Fills the tables through which the inline functions of <infiniband/verbs.h> call this library. A verb whose entry remains NULL
-/// is not supported.
+/// Fills in the function pointers through which the inline functions of <infiniband/verbs.h> call this library. If a pointer
+/// remains NULL, the library does not support the verb.
 void set_ops(verbs_context& v) {
     ibv_context_ops& o = v.context.ops;
     o._compat_query_device = ibv_query_device;
@@ -73,13 +73,13 @@ void init(Context& c, ibv_device* device) {
     set_ops(c.verbs);
 }
 
-/// Opens the device. The reply's descriptors are the event socket, the engine page, the memfd of the doorbell pages, one eventfd
-/// per engine, and the device page.
+/// Opens the device and reads its attributes. The descriptors of the reply are, in this order: the event socket, the engine page,
+/// the memfd of the doorbell pages, one eventfd per engine, and with kDevicePage the device page.
 int attach(Context& c, uint32_t index) {
     abi::OpenDeviceReply reply{};
     ReplyFds fds;
     const abi::OpenDeviceRequest request{index, abi::kWantsDevicePage};
-    // By this descriptor rocid accesses memory that it cannot map. The access has the rights of this process.
+    // rocid uses this descriptor to access memory that it cannot map. Such an access has the rights of this process.
     const int memory = open("/proc/self/mem", O_RDWR | O_CLOEXEC);
     const int err = c.link.request({Op::open_device, Connection::bytes_of(request), {}, memory},
                                    std::as_writable_bytes(std::span(&reply, 1)), &fds);
@@ -159,8 +159,8 @@ int ibv_close_device(ibv_context* context) {
     return 0;
 }
 
-// Imports only a session of this process, and returns the same context. A session of another process cannot be imported, because
-// its queues and memory are mapped only in that process.
+// Returns the context of this process to which the socket `cmd_fd` belongs. A session of another process cannot be imported,
+// because the queues and the memory of that session are mapped only in the other process.
 ibv_context* ibv_import_device(int cmd_fd) {
     Context* c = find_by_cmd_fd(cmd_fd);
     return c != nullptr ? c->base() : fail<ibv_context>(EOPNOTSUPP);

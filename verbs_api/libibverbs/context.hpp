@@ -1,5 +1,5 @@
-// Functions of this library that are used in several files, grouped by the file that implements them. Most of them are the verbs
-// that a context offers by pointer (ibv_context.ops and verbs_context).
+// Functions that several files of this library use, grouped by the file that implements them. Most of these functions are verbs
+// to which a context has pointers (ibv_context.ops and verbs_context).
 #pragma once
 
 #include "objects.hpp"
@@ -44,20 +44,22 @@ bool take_entry(Cq& cq, Context& context, abi::Cqe& out);
 // end_of_rocid.cpp
 /// Checks at most once per 4 ms whether rocid still runs. Called after an empty poll, without the CQ's lock.
 void look_after_rocid(Context& context);
-/// Returns true if rocid still serves the session. Needs a device page. Detects the end of rocid at once and without a system
-/// call. Detects that only the session has ended within 4 ms.
+/// Returns true if rocid still serves the session. May be called only if the device page is mapped. Detects the end of rocid at
+/// once and without a system call. If rocid runs but has ended only this session, detects the end of the session within 4 ms.
 bool rocid_serves(Context& context);
-/// Answers a query from the device page. Returns 0, or EIO with errno if rocid has ended, or EAGAIN if the caller must ask rocid.
+/// Reads the result of a query from the device page. Returns 0, EIO if rocid has ended (also sets errno), or EAGAIN if the caller
+/// must send a control call.
 template <class Answer>
 int ask_page(Context& context, Answer& out) {
     if (!context.page.mapped()) return EAGAIN;
     if (!rocid_serves(context)) return refuse(EIO);
     return context.page.read(out) ? 0 : EAGAIN;
 }
-/// Stops posting and makes outstanding requests complete with flush errors. Called by a thread that has noticed the end of rocid.
+/// Makes further posts fail and outstanding requests complete with flush errors. Called by a thread that has detected the end of
+/// rocid.
 void rocid_ended(Context& context);
-/// Sets `out` to a flush error for the next outstanding request and frees the request's slot. Returns false if there is no such
-/// request. Called if Context::flushes is set. The caller holds the CQ's lock.
+/// Sets `out` to a flush error for the next outstanding request of the CQ and frees the request's slot. Returns false if no
+/// request of the CQ is outstanding. Called only if Context::flushes is true. The caller holds the CQ's lock.
 bool take_flushed(Cq& cq, Context& context, abi::Cqe& out);
 // cq_ex.cpp
 void set_cq_ex_functions(Cq& cq, uint64_t wc_flags);
@@ -79,8 +81,8 @@ int post_recv(ibv_qp*, ibv_recv_wr*, ibv_recv_wr** bad);
 int post_srq_recv(ibv_srq*, ibv_recv_wr*, ibv_recv_wr** bad);
 /// Returns the opcodes that a QP type may post: bit n stands for number n of enum ibv_wr_opcode.
 uint32_t sendable_opcodes(ibv_qp_type type);
-/// Publishes the filled slots. If the QP was idle, rings the doorbell, and wakes the engine if the engine sleeps. The caller
-/// holds sq_lock.
+/// Publishes the filled slots of the send queue. If the QP was idle, rings the doorbell. If the engine also sleeps, wakes the
+/// engine. The caller holds sq_lock.
 void ring(Qp& qp);
 /// Returns true in the states in which send work requests may be posted (IBA 10.8.2: RTS, SQD, SQE and Error).
 bool takes_sends(ibv_qp_state state);
@@ -92,13 +94,14 @@ void set_qp_ex_functions(Qp& qp);
 uint64_t offered_send_ops(ibv_qp_type type);
 // fork.cpp
 void remember_context(Context*);
-/// Removes a user of the context. If the user was the last one, also removes the context from the table and returns true.
+/// Decrements the number of opens of the context. If the number is then 0, removes the context from the table and returns true.
 bool forget_context(Context*);
-/// Finds the open context of this process whose cmd_fd is the same socket as `fd`, and adds a user to the context. Returns
-/// nullptr if no context has this socket.
+/// Finds the open context of this process whose cmd_fd is the same socket as `fd`, and increments the context's number of opens.
+/// Returns nullptr if no context has this socket.
 Context* find_by_cmd_fd(int fd);
-/// Returns the context for requests that need no other object. If a fork's child inherited the context, returns a new context,
-/// which the first of these requests opens. Returns nullptr if the new context cannot be opened.
+/// Returns the context for requests that need no object of the parent. Normally this is the context itself. If a fork's child
+/// inherited the context, returns a new context, which the first such call opens. Returns nullptr if the new context cannot be
+/// opened.
 Context* serving(Context&);
 
 }  // namespace roci::client

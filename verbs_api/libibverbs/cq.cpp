@@ -11,7 +11,8 @@ namespace {
 
 using abi::Op;
 
-/// Sets the consumer to the ring in rocid's reply. Returns false if the ring is not within this process's mappings of the arena.
+/// Sets `ring` to the ring in rocid's reply, at index 0. Returns false if the reply is invalid or the ring is not within this
+/// process's mappings of the arena.
 bool locate_ring(Context& c, const abi::CreateCqReply& reply, abi::CqConsumer& ring) {
     const bool shaped =
         reply.depth != 0 && (reply.depth & (reply.depth - 1)) == 0 && reply.lanes != 0 && reply.lanes <= abi::kMaxEngines;
@@ -85,7 +86,7 @@ Cq* create(ibv_context* context, const NewCq& wanted) {
     return cq.release();
 }
 
-/// Frees the slot of a completed work request. A tagged buffer has no slot.
+/// Frees the queue slot of a completed work request. The completion of a tagged buffer or of a tag operation frees no slot.
 void free_slot(Context& c, const abi::Cqe& e) {
     if (e.queue == abi::kCqeTag) return;
     if (e.queue == abi::kCqeSrq) {
@@ -128,8 +129,8 @@ void to_verbs(const abi::Cqe& e, ibv_wc& wc) {
     wc.dlid_path_bits = 0;
 }
 
-/// Logs the cause of a failed completion, because many programs do not print it. By default, only the first failure with each
-/// cause is printed.
+/// Logs the cause of a failed completion, because many programs do not print the cause. By default, the library prints only the
+/// first failure of each cause.
 [[gnu::cold]] void report_failure(const abi::Cqe& e) {
     const abi::ReasonText* reason = abi::find_reason(e.vendor_err);
     if (reason == nullptr || reason->reason == abi::Reason::flushed) return;
@@ -220,7 +221,8 @@ ibv_cq* ibv_create_cq(ibv_context* context, int cqe, void* user, ibv_comp_channe
     return cq != nullptr ? cq->base() : nullptr;
 }
 
-// Holds the CQ's lock until the reply, because rocid moves the entries that were not polled to the new ring, from index 0 on.
+// Holds both locks of the CQ during the resize, because rocid moves the entries that were not polled to the new ring. The first
+// of these entries gets index 0.
 int ibv_resize_cq(ibv_cq* p, int cqe) {
     if (cqe <= 0) return refuse(EINVAL);
     Cq& cq = *Cq::from(p);

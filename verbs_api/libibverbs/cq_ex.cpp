@@ -1,4 +1,4 @@
-// The iterator over completions of ibv_cq_ex. start_poll takes the lock, and end_poll releases it.
+// The iterator over completions of ibv_cq_ex. start_poll takes the CQ's lock, and end_poll releases the lock.
 #include <time.h>
 
 #include "context.hpp"
@@ -43,13 +43,13 @@ uint32_t read_src_qp(ibv_cq_ex* p) { return current(p).src_qp; }
 uint8_t read_sl(ibv_cq_ex* p) { return current(p).sl; }
 uint64_t read_completion_ts(ibv_cq_ex* p) { return current(p).timestamp; }
 
-// The following functions return 0, because RoCE has no LIDs, and completions of rocid carry no VLAN and no flow tag.
+// The following four functions return 0: RoCE has no LIDs, and completions of rocid carry no VLAN and no flow tag.
 uint32_t read_slid(ibv_cq_ex*) { return 0; }
 uint8_t read_dlid_path_bits(ibv_cq_ex*) { return 0; }
 uint16_t read_cvlan(ibv_cq_ex*) { return 0; }
 uint32_t read_flow_tag(ibv_cq_ex*) { return 0; }
 
-/// Returns true for a completion of a tagged buffer. Its field src_qp has the app_ctx of the message.
+/// Returns true for a completion of a tagged buffer. In such a completion, src_qp has the app_ctx of the message's TMH.
 bool is_tagged(const abi::Cqe& e) { return e.queue == abi::kCqeTag && e.opcode == abi::WcOpcode::tm_recv; }
 void read_tm_info(ibv_cq_ex* p, ibv_wc_tm_info* info) { *info = {current(p).tag, is_tagged(current(p)) ? current(p).src_qp : 0}; }
 
@@ -58,8 +58,8 @@ uint64_t nanoseconds(clockid_t clock) {
     clock_gettime(clock, &t);
     return uint64_t(t.tv_sec) * 1'000'000'000u + uint64_t(t.tv_nsec);
 }
-/// Returns the offset of the wall clock from the monotonic clock. Time passes between reading the two clocks, so the function
-/// reads several pairs and uses the closest one.
+/// Returns the offset of the wall clock from the monotonic clock, in nanoseconds. Time passes between the reads of the two
+/// clocks. So the function reads the clocks 8 times and uses the reading that took the least time.
 uint64_t wall_clock_lead() {
     uint64_t best = ~uint64_t{0}, lead = 0;
     for (int i = 0; i < 8; ++i) {
@@ -73,8 +73,8 @@ uint64_t wall_clock_lead() {
     return lead;
 }
 
-/// The process computes the offset only once, so in all threads the wall-clock times of completions have the order and distances
-/// of the timestamps. A later step of the wall clock has no effect on the returned times.
+/// The process computes the offset of the wall clock only once. So the wall-clock times of completions have the same order and
+/// the same differences as the timestamps, in all threads. A later step of the wall clock has no effect on the returned times.
 uint64_t read_completion_wallclock_ns(ibv_cq_ex* p) {
     static const uint64_t lead = wall_clock_lead();
     return current(p).timestamp + lead;

@@ -14,7 +14,8 @@
 namespace roci::client {
 namespace {
 
-/// libmlx5 and libefa compare the address of this table with that of their own table. The entries are never called.
+/// The value of Device::ops. libmlx5 and libefa compare the address of this table with the address of their own table, and do not
+/// use the entries if the addresses differ.
 const void* const kNoOps[64] = {};
 
 /// The devices that were listed so far, one object per device. The objects exist as long as the process, because programs use
@@ -85,7 +86,8 @@ int find_device(Connection& link, const char* name, abi::DeviceEntry& out) {
 
 using namespace roci::client;
 
-// If rocid cannot be used, the list is empty and not NULL, because NULL would mean that the verbs library itself is broken.
+// If the library cannot connect to rocid, the list is empty and not NULL, because NULL would mean that the verbs library itself
+// is broken.
 ibv_device** ibv_get_device_list(int* num_devices) {
     if (num_devices != nullptr) *num_devices = 0;
     roci::abi::ListDevicesReply reply;

@@ -8,8 +8,9 @@
 
 namespace roci::client {
 
-/// The object behind an ibv_device*. The fields of rdma-core's private verbs_device follow the public struct, because the
-/// direct-verbs libraries of mlx5 and EFA read `ops` of any device and compare the pointer with their own.
+/// A device in the list of ibv_get_device_list(3). The fields of rdma-core's private struct verbs_device follow the public
+/// struct, because the direct-verbs libraries of mlx5 and EFA read `ops` of any device. They compare the pointer with the address
+/// of their own table.
 struct Device {
     ibv_device device;
     const void* ops;
@@ -24,7 +25,7 @@ struct Device {
     static Device* from(ibv_device* d) { return reinterpret_cast<Device*>(d); }
 };
 
-/// Asks rocid for the device with this name. Returns 0, ENODEV if there is no such device, or another errno.
+/// Finds the device `name` in rocid's list of devices. Returns 0, ENODEV if there is no such device, or another errno.
 int find_device(class Connection& link, const char* name, abi::DeviceEntry& out);
 
 }  // namespace roci::client

@@ -1,4 +1,5 @@
-// The client's view of the device page (abi/device_page.hpp), from which queries are answered without a control call.
+// The client's mapping of the device page (abi/device_page.hpp). The library reads port attributes and GIDs from this mapping, so
+// that these queries need no control call.
 #pragma once
 
 #include "abi/device_page.hpp"
@@ -17,9 +18,10 @@ public:
     /// queries are control calls.
     void map(int fd, uint32_t device);
     bool mapped() const { return record_ != nullptr; }
-    /// Returns true if rocid runs. May be called only if mapped().
+    /// Returns true if rocid runs. May be called only if mapped() is true.
     bool rocid_runs() const;
-    /// Copies a part of the snapshot. Returns false if the caller must ask rocid. May be called only if mapped().
+    /// Copies a part of the snapshot. Returns false if there is no stable copy; the caller then sends a control call. May be
+    /// called only if mapped() is true.
     bool read(abi::PortAttr& out) const { return record_->read(offsetof(abi::DeviceSnapshot, port), out); }
     bool read(abi::QueryGidTableReply& out) const { return record_->read(offsetof(abi::DeviceSnapshot, gids), out); }
 

@@ -1,4 +1,4 @@
-// Device memory: a block of the arena, which client and rocid have both mapped.
+// Device memory: a part of the session's arena, which the client and rocid both map.
 #include "context.hpp"
 
 namespace roci::client {

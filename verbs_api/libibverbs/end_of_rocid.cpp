@@ -1,5 +1,6 @@
-// The behaviour of an open device after rocid has ended, even by kill -9: outstanding requests complete with IBV_WC_WR_FLUSH_ERR,
-// and posts fail with EIO. Empty polls and calls that wait for events detect the end; there is no additional thread.
+// The behaviour of an open device after rocid has ended, for example by kill -9. Outstanding requests complete with
+// IBV_WC_WR_FLUSH_ERR, and posts fail with EIO. Empty polls, calls that wait for events, and queries detect the end of rocid.
+// There is no additional thread.
 #include <poll.h>
 #include <time.h>
 
@@ -10,7 +11,7 @@
 namespace roci::client {
 namespace {
 
-/// The interval between checks of the connection while nothing completes, in nanoseconds.
+/// The shortest interval between two checks of the connection, in nanoseconds.
 constexpr uint64_t kLookEvery = 4'000'000;
 
 uint64_t coarse_now() {
@@ -24,7 +25,7 @@ bool hung_up(int fd) {
     return poll(&p, 1, 0) == 1;
 }
 
-/// Makes the entry of a flushed request. Sets the fields that are valid in a failed completion (ibv_poll_cq(3)), and the opcode.
+/// Returns a CQE for a flushed request. Sets the fields that are valid in a failed completion (ibv_poll_cq(3)), and the opcode.
 abi::Cqe flushed_entry(uint64_t wr_id, uint32_t qpn, abi::CqeQueue queue) {
     abi::Cqe e{};
     e.wr_id = wr_id;
@@ -45,8 +46,8 @@ bool flush_receive(abi::RqProducer& rq, uint32_t qpn, abi::CqeQueue queue, abi::
     return true;
 }
 
-/// Sets `out` for the QP's next outstanding request in this CQ and frees the request's slot. Returns false if the QP has no such
-/// request. The receives of an SRQ are flushed with the first QP found that uses the SRQ.
+/// Sets `out` to a CQE for the QP's next outstanding request in this CQ and frees the slot of the request. Returns false if the
+/// QP has no such request. If the QP uses an SRQ, the receives of the SRQ also belong to the QP.
 bool flush_qp(Cq& cq, Qp& qp, abi::Cqe& out) {
     const ibv_qp& p = *qp.base();
     if (const uint32_t tail = load(qp.sq.tail); p.send_cq == cq.base() && tail != qp.sq.published) {
@@ -59,7 +60,7 @@ bool flush_qp(Cq& cq, Qp& qp, abi::Cqe& out) {
     return flush_receive(qp.rq, p.qp_num, abi::kCqeRecv, out);
 }
 
-/// Stops posting, so that the number of outstanding requests is fixed.
+/// Makes all further posts fail, so that the number of outstanding requests does not grow.
 void stop_posting(Context& c) {
     c.qp_events.any([](Qp& qp) {
         const std::lock_guard sends(qp.sq_lock), receives(qp.rq_lock);

@@ -7,7 +7,7 @@
 
 namespace {
 
-// The texts are those of rdma-core's library, because programs print them and scripts search for them.
+// The texts are equal to those of rdma-core's library, because scripts search the output of programs for these texts.
 constexpr std::array kNodeTypes = {
     "unknown",    "InfiniBand channel adapter", "InfiniBand switch", "InfiniBand router", "iWARP NIC", "usNIC", "usNIC UDP",
     "unspecified"};
@@ -79,7 +79,7 @@ const char* name(std::span<const char* const> names, int value) {
     return value >= 0 && size_t(value) < names.size() ? names[size_t(value)] : "unknown";
 }
 
-/// `mult` is the nominal rate in multiples of 2.5 Gbit/s, or 0 if rdma-core has no such conversion.
+/// `mult` is the nominal rate in multiples of 2.5 Gbit/s, or 0 if ibv_rate_to_mult(3) of rdma-core has no value for the rate.
 struct Rate {
     ibv_rate rate;
     int mult;

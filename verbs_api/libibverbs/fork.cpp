@@ -1,5 +1,5 @@
-// fork(): the child has copies of all pointers and descriptors of its parent's session. The child must neither disturb the
-// session nor keep it open.
+// Handlers for fork(). The child has copies of all pointers and descriptors of its parent's sessions. The child must neither
+// change a session of the parent nor keep the session open.
 #include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -27,8 +27,9 @@ void close_quietly(int& fd) {
     fd = -1;
 }
 
-/// Called in the child. Closes the child's copies of the descriptors, so that rocid notices the end of the parent. Replaces the
-/// shared rings by private memory. Marks the context as inherited, so that closing its objects sends nothing to rocid.
+/// Runs in the child. Closes the child's copies of the descriptors. If the child kept them open, rocid would not detect the end
+/// of the parent. Replaces the shared rings by private memory. Marks the context as inherited, so that the child sends nothing to
+/// rocid when it closes objects of the context.
 void leave_to_parent(Context& c) {
     c.inherited = true;
     c.link.leave_to_parent();
@@ -92,8 +93,8 @@ namespace {
 std::atomic<bool> fork_asked_for{false};
 }
 
-// Does not prepare anything: fork() does not make a shared mapping copy-on-write, so registered memory of the parent keeps its
-// pages. memory/fork.cpp gives the child a private copy.
+// Only records the call. No preparation is necessary: fork() does not make a shared mapping copy-on-write, so registered memory
+// of the parent keeps its pages. memory/fork.cpp gives the child a private copy.
 int ibv_fork_init(void) {
     fork_asked_for = true;
     return 0;

@@ -20,8 +20,8 @@ ibv_gid_entry to_verbs(const abi::GidEntry& e, uint32_t port) {
     return out;
 }
 
-/// Returns the index of the entry's interface in the network namespace of this thread, which may differ from rocid's; 0 if there
-/// is none.
+/// Returns the index of the entry's network interface, or 0 if there is no such interface. The index is that of the network
+/// namespace of this thread, which may differ from rocid's namespace.
 uint32_t interface_of(const abi::GidEntry& e) {
     char name[sizeof e.netdev + 1] = {};
     std::memcpy(name, e.netdev, sizeof e.netdev);
@@ -30,7 +30,7 @@ uint32_t interface_of(const abi::GidEntry& e) {
 
 bool valid_port(const Context& c, uint32_t port) { return port >= 1 && port <= std::max<uint32_t>(c.attr.phys_ports, 1); }
 
-/// Reads the valid entries of the device, which has one port. Returns 0 or an errno.
+/// Reads the valid entries of the device's GID table. The device has one port. Returns 0 or an errno.
 int read_table(Context& c, std::unique_ptr<abi::QueryGidTableReply>& table) {
     table.reset(new (std::nothrow) abi::QueryGidTableReply{});
     if (!table) return ENOMEM;
@@ -40,8 +40,8 @@ int read_table(Context& c, std::unique_ptr<abi::QueryGidTableReply>& table) {
     return err;
 }
 
-/// Reads one entry, with its interface if `with_interface` is set, because this look-up needs system calls. Returns 0, ENODATA if
-/// the entry is empty, EINVAL if the port or index does not exist, or another errno.
+/// Reads one entry. Looks up the entry's network interface only if `with_interface` is true, because this look-up needs system
+/// calls. Returns 0, ENODATA if the entry is empty, EINVAL if the port or index does not exist, or another errno.
 int find_entry(ibv_context* context, uint32_t port, uint32_t index, bool with_interface, ibv_gid_entry& out) {
     Context& c = *Context::from(context);
     if (!valid_port(c, port)) return EINVAL;

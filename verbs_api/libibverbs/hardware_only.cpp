@@ -1,8 +1,8 @@
 // Public functions that this device does not support. They fail like rdma-core's functions on a device without support.
 //
-// DMA handles set hints in PCIe transactions, and dma-bufs of device memory are for other PCIe devices; both need hardware. A
-// completion counter (ibv_create_comp_cntr) counts requests of this side, also unsignalled ones, or operations of the peer. rocid
-// has no such counters.
+// DMA handles need hardware, because they set hints in PCIe transactions. dma-bufs of device memory also need hardware, because
+// other PCIe devices use the dma-bufs. A completion counter (ibv_create_comp_cntr) counts local requests, including unsignalled
+// requests, or operations of the peer. rocid has no such counters.
 #include <cstring>
 
 #include "context.hpp"

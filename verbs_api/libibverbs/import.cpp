@@ -1,5 +1,5 @@
-// Importing creates another struct for an object of this process (ibv_import_pd(3) and similar calls). The creator still owns the
-// object. Unimporting frees only the additional struct.
+// ibv_import_pd(3) and similar calls. An import creates a second struct for an existing object of this process. The first struct
+// still owns the object, and an unimport frees only the second struct.
 #include "context.hpp"
 
 using namespace roci::client;

@@ -10,7 +10,7 @@
 namespace roci::client {
 namespace {
 
-/// Prints the line by one call, so that lines of several threads do not mix.
+/// Prints the line by one call of fprintf(), so that the lines of several threads do not mix. Preserves errno.
 void print(const char* format, va_list args) {
     const int saved = errno;
     char line[1024];
@@ -30,7 +30,7 @@ Level level() {
     return value;
 }
 
-/// Returns true at the first call per kind. The table limits the number of kinds: for further kinds the function returns false.
+/// Returns true at the first call per kind. The table has room for 24 kinds. For further kinds the function always returns false.
 bool first_of(const char* kind) {
     static std::atomic<const char*> seen[24];
     for (std::atomic<const char*>& place : seen) {

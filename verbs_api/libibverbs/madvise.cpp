@@ -1,4 +1,5 @@
-// Replaces madvise() for the program. The dynamic linker finds this symbol before the symbol of the C library.
+// Replaces madvise() for the program, because registered memory needs a different MADV_DONTNEED (memory/advice.hpp). The dynamic
+// linker finds this symbol before the symbol of the C library.
 #include <sys/mman.h>
 
 #include "memory/advice.hpp"

@@ -13,8 +13,8 @@ constexpr unsigned kRemoteWriting = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_
 constexpr unsigned kMandatory = IBV_ACCESS_LOCAL_WRITE | kRemoteWriting | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_MW_BIND |
                                 IBV_ACCESS_ZERO_BASED | IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB;
 
-/// Checks the access flags and removes those that are only hints. Returns 0 or EINVAL. Remote write and remote atomic require
-/// local write (IBA 11.2.7.1).
+/// Checks the access flags and removes the flags that are only hints. Returns 0 or EINVAL. Remote write and remote atomic access
+/// require local write access (IBA 11.2.7.1).
 int check_access(unsigned& access) {
     access &= ~unsigned(IBV_ACCESS_OPTIONAL_RANGE);
     if ((access & ~kMandatory) != 0) return EINVAL;
@@ -44,8 +44,8 @@ int register_with_rocid(Context& c, Mr& mr, uint32_t pd, size_t length) {
     return err;
 }
 
-/// Makes memory accessible to rocid. Memory for on-demand paging is not adopted but accessed by address, because an access must
-/// reach the pages that are mapped at the time of the access.
+/// Makes memory accessible to rocid. rocid accesses memory for on-demand paging by address and does not map it, because each
+/// access must reach the pages that are mapped at the time of the access.
 int reach(Context& c, void* addr, size_t length, unsigned access, RegisteredMemory& out) {
     if ((access & IBV_ACCESS_ON_DEMAND) == 0 || length == 0) return c.regions.acquire(c, addr, length, needs_write(access), out);
     out = {};
@@ -80,7 +80,7 @@ int bad_input(int err) {
     return IBV_REREG_MR_ERR_INPUT;
 }
 
-/// The attributes of a new MR.
+/// The attributes of an MR after ibv_rereg_mr().
 struct NewMr {
     ibv_pd* pd;
     void* addr;
@@ -122,8 +122,8 @@ int check_advice(const Mr* mr, const ibv_pd* pd, ibv_advise_mr_advice advice, co
     return 0;
 }
 
-/// Loads the pages into memory. Returns 0 on kernels before 5.14 too, which refuse the request with EINVAL. The first access then
-/// loads the pages.
+/// Loads the pages of [addr, addr+length) into memory. Returns 0 or EFAULT. Kernels before 5.14 refuse the advice with EINVAL;
+/// the function then also returns 0, and the first access loads the pages.
 int prefetch(uint64_t addr, uint32_t length, bool write) {
     constexpr uint64_t kPage = 4096;
     constexpr int kPopulateRead = 22, kPopulateWrite = 23;  // MADV_POPULATE_*
@@ -146,8 +146,8 @@ void publish(Mr& mr, ibv_pd* pd, void* addr, size_t length) {
     c.mr_handles.insert(mr.mr.handle, &mr);
 }
 
-/// Checks all elements before it loads any page. Loads pages only with IBV_ADVISE_MR_FLAG_FLUSH, and not for PREFETCH_NO_FAULT;
-/// otherwise the first access loads the pages.
+/// Checks all elements of the list before it loads any page. If IBV_ADVISE_MR_FLAG_FLUSH is not set, or the advice is
+/// PREFETCH_NO_FAULT, loads no page. The first access then loads the pages.
 int advise_mr(ibv_pd* pd, ibv_advise_mr_advice advice, uint32_t flags, ibv_sge* list, uint32_t count) {
     if (advice > IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT) return EOPNOTSUPP;
     if ((flags & ~uint32_t(IBV_ADVISE_MR_FLAG_FLUSH)) != 0 || count == 0) return EINVAL;
@@ -210,8 +210,8 @@ int ibv_rereg_mr(ibv_mr* p, int flags, ibv_pd* pd, void* addr, size_t length, in
 
     NewMr to{new_pd ? pd : p->pd, moved ? addr : p->addr, moved ? length : p->length, new_access ? unsigned(access) : mr.access};
     if (const int err = check_access(to.access); err != 0) return bad_input(err);
-    // If the MR gains the right to write, the library acquires the memory again, because write access may need descriptors that
-    // are open for writing.
+    // If the MR gets write access, the library acquires the memory again, because write access may need descriptors that are open
+    // for writing.
     const bool other_way = ((to.access ^ mr.access) & IBV_ACCESS_ON_DEMAND) != 0;
     const bool reach_again = moved || other_way || (new_access && needs_write(to.access) && !needs_write(mr.access));
     Context& c = *Context::from(p->context);

@@ -20,8 +20,8 @@ int dealloc_mw(ibv_mw* p) {
     return 0;
 }
 
-/// Binds a window of type 1 by a work request. The library chooses the key (IBA 10.6.7.2.1). Only type 2 can be zero based (IBA
-/// o10-36.2.2); a window of type 1 uses the addresses of its region.
+/// Binds a memory window of type 1 by a work request. The library chooses the new rkey (IBA 10.6.7.2.1). Only a window of type 2
+/// can be zero based (IBA o10-36.2.2); a window of type 1 uses the addresses of its memory region.
 int bind_mw(ibv_qp* qp, ibv_mw* mw, ibv_mw_bind* bind) {
     if ((bind->bind_info.mw_access_flags & IBV_ACCESS_ZERO_BASED) != 0) return EINVAL;
     ibv_send_wr wr{};

@@ -1,4 +1,4 @@
-// ibv_resolve_eth_l2_from_gid: reads the MAC address of a GID from the kernel's neighbour table. QPs and address handles of this
+// ibv_resolve_eth_l2_from_gid: finds the MAC address of a GID in the kernel's neighbour table. QPs and address handles of this
 // library do not use this function, because rocid resolves their addresses.
 #include <arpa/inet.h>
 #include <linux/rtnetlink.h>
@@ -48,7 +48,7 @@ bool multicast_mac(const Address& a, Mac& mac) {
     return false;
 }
 
-/// Returns true if an entry of a neighbour dump is for `a` and has a usable MAC address, and sets `mac` to this address.
+/// If an entry of a neighbour dump is for `a` and has a usable MAC address, sets `mac` to the MAC address and returns true.
 bool matches(const nlmsghdr* h, const Address& a, Mac& mac) {
     const auto* m = static_cast<const ndmsg*>(NLMSG_DATA(h));
     constexpr int kUsable = NUD_REACHABLE | NUD_STALE | NUD_DELAY | NUD_PROBE | NUD_PERMANENT | NUD_NOARP;
@@ -100,7 +100,7 @@ bool look_up(const Address& a, Mac& mac) {
     return found;
 }
 
-/// Sends an empty datagram to the discard port, so that the kernel resolves the address.
+/// Sends an empty UDP datagram to the discard port of `a`, so that the kernel resolves the MAC address.
 void provoke(const Address& a) {
     const int fd = socket(a.family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd < 0) return;

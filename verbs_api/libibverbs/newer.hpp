@@ -1,6 +1,6 @@
 // Public functions of libibverbs that rdma-core added after release 44. The headers of the build machine may lack these functions
-// or have older forms of their structs. So this header declares functions and structs under other names; ROCI_NEWER gives a
-// function its exported name. The layouts are those of rdma-core 65.
+// or have older forms of their structs. So this header declares the functions and structs under other names. ROCI_NEWER gives a
+// function its exported name. The struct layouts are those of rdma-core 65.
 #pragma once
 
 #include <cstddef>

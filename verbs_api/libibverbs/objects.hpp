@@ -1,4 +1,5 @@
-// The objects behind the pointers of programs. Each object begins with its public struct of <infiniband/verbs.h>.
+// The library's objects (contexts, PDs, MRs, CQs, QPs and so on). Each object begins with its public struct of
+// <infiniband/verbs.h>, to which the program holds a pointer.
 #pragma once
 
 #include <atomic>
@@ -26,13 +27,14 @@ struct Td {
     static Td* from(ibv_td* p) { return reinterpret_cast<Td*>(p); }
 };
 
-/// A protection domain, or a parent domain if `contained` is set. rocid knows only the contained domain.
+/// A protection domain, or a parent domain if `contained` is set. In rocid only the contained domain exists.
 struct Pd {
     ibv_pd pd;
     Pd* contained = nullptr;
     Td* thread_domain = nullptr;
     std::atomic<uint32_t> parents{0};  ///< number of parent domains that contain this domain
-    /// Returns true for a parent domain with a thread domain: only one thread at a time uses its objects (ibv_alloc_td(3)).
+    /// Returns true for a parent domain with a thread domain. The program promises that only one thread at a time uses the
+    /// objects of such a domain (ibv_alloc_td(3)).
     bool one_thread() const { return thread_domain != nullptr; }
     static Pd* from(ibv_pd* p) { return reinterpret_cast<Pd*>(p); }
 };
@@ -45,7 +47,7 @@ struct Mr {
     static Mr* from(ibv_mr* p) { return reinterpret_cast<Mr*>(p); }
 };
 
-/// Device memory, which is a part of the arena.
+/// Device memory: a part of the session's arena.
 struct Dm {
     ibv_dm dm;
     Context* owner = nullptr;  ///< context that allocated the memory; in a fork's child possibly Context::heir
@@ -54,7 +56,7 @@ struct Dm {
     static Dm* from(ibv_dm* p) { return reinterpret_cast<Dm*>(p); }
 };
 
-/// The bits of a key that the program may choose. The other bits are the index.
+/// The bits of an rkey that the program may choose. The other bits are the index of the memory window.
 inline constexpr uint32_t kConsumerKey = 0xff;
 
 struct Mw {
@@ -92,7 +94,7 @@ struct Cq {
     Spinlock arm_lock;  ///< protects only the arm word, so that the CQ can be armed between start_poll and end_poll
     abi::CqConsumer ring;
     abi::Cqe current{};    ///< the entry that the read_* functions return
-    bool flushed = false;  ///< protected by `lock`; true once rocid has ended and no request is outstanding
+    bool flushed = false;  ///< protected by `lock`; true once rocid has ended and all requests of this CQ are flushed
     static Cq* from(ibv_cq* p) { return reinterpret_cast<Cq*>(p); }
     static Cq* from(ibv_cq_ex* p) { return reinterpret_cast<Cq*>(p); }
     ibv_cq* base() { return reinterpret_cast<ibv_cq*>(&cq); }
@@ -111,7 +113,7 @@ struct Srq {
     static Srq* from(ibv_srq* p) { return reinterpret_cast<Srq*>(p); }
 };
 
-/// A window, and the key that the window gets when the bind is posted.
+/// A memory window, and the rkey that ibv_wr_complete() stores in the window.
 struct Bind {
     ibv_mw* window;
     uint32_t rkey;
@@ -134,7 +136,7 @@ struct Qp {
     abi::DoorbellTarget bell;
     std::vector<Bind> binds;           ///< ibv_wr_*: the binds since ibv_wr_start
     abi::SendWqe* building = nullptr;  ///< ibv_wr_*: the WQE that the setters fill, or nullptr
-    uint32_t first = 0;                ///< ibv_wr_*: the index that ibv_wr_abort restores
+    uint32_t first = 0;                ///< ibv_wr_*: sq.head at ibv_wr_start
     int error = 0;                     ///< ibv_wr_*: the first error since ibv_wr_start
     // receive side
     alignas(64) Spinlock rq_lock;
@@ -145,7 +147,7 @@ struct Qp {
     ibv_qp* base() { return &qp.qp_base; }
 };
 
-/// Fails a call that returns an errno. Also sets errno, so perror() prints the reason.
+/// Sets errno and returns `err`. Calls that return an errno use this function, so that perror() prints the reason too.
 inline int refuse(int err) {
     errno = err;
     return err;
@@ -176,10 +178,10 @@ struct Context {
                            ///< are updated
     std::atomic<bool> fatal_reported{false};
     std::atomic<bool> flushes{false};    ///< true after the end of rocid: posts fail, outstanding requests complete as flushed
-    std::atomic<uint64_t> looked_at{0};  ///< coarse monotonic time in nanoseconds of the last check whether rocid runs
+    std::atomic<uint64_t> looked_at{0};  ///< time of the last check whether rocid runs (CLOCK_MONOTONIC_COARSE, nanoseconds)
     bool inherited = false;              ///< true in a fork's child if the parent opened the context
     uint32_t opens = 1;         ///< number of ibv_open_device and ibv_import_device calls; protected by the lock of all contexts
-    std::vector<int> imported;  ///< descriptors of imports; closed with the device
+    std::vector<int> imported;  ///< descriptors of ibv_import_device calls; the library closes them with the device
     std::mutex heir_mutex;      ///< locked in a fork's child only
     ibv_context* heir = nullptr;  ///< in a fork's child: a new session, for requests that need no object of the parent
 
@@ -196,8 +198,8 @@ struct Context {
     int tell(abi::Op op, const Request& request) {
         return inherited ? refuse(EIO) : link.tell(op, request);
     }
-    /// Destroys an object in rocid. Returns 0 or an errno. Also returns 0 if rocid has ended or the object belongs to a parent
-    /// process, because then there is nothing to destroy.
+    /// Destroys an object in rocid. Returns 0 or an errno. If rocid has ended or the object belongs to the parent process, there
+    /// is nothing to destroy, and the function also returns 0.
     int destroy(abi::Op op, uint32_t handle) {
         if (inherited) return 0;
         const int err = link.tell(op, abi::HandleRequest{handle, 0});
@@ -205,15 +207,15 @@ struct Context {
     }
 };
 
-/// Fails a call that returns a pointer. Sets errno and returns nullptr.
+/// Sets errno to `err` and returns nullptr.
 template <class T = void>
 T* fail(int err) {
     errno = err;
     return nullptr;
 }
 
-/// Returns true if the object belongs to this device, or is null. Handles are small numbers, so without this check rocid would
-/// take a handle of another open device for one of this device.
+/// Returns true if the object belongs to this open device, or is null. Each open device has its own handles, and objects of two
+/// devices may have the same handle. Without this check, rocid would use the wrong object.
 template <class T>
 bool belongs(const T* object, const ibv_context* context) {
     return object == nullptr || object->context == context;

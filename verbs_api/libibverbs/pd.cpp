@@ -18,8 +18,8 @@ int dealloc_td(ibv_td* p) {
     return 0;
 }
 
-// Ignores the allocators in the attributes, because they are for drivers with queues in the program's memory. Here the queues are
-// in the session's arena.
+// Ignores the allocators in the attributes. Drivers use such allocators for queues in the program's memory, but the queues of
+// this library are in the session's arena.
 ibv_pd* alloc_parent_domain(ibv_context* context, ibv_parent_domain_init_attr* attr) {
     constexpr uint32_t kKnown = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
     if (attr->pd == nullptr) return fail<ibv_pd>(EINVAL);

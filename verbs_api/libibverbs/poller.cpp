@@ -15,19 +15,19 @@ namespace {
 
 using Way = abi::CpuPace::Way;
 
-/// The longest sleep of a thread that may wait for something else too: 200 microseconds. A polling program that shares its CPU
-/// with a busy one sometimes waits for a whole time slice anyway.
+/// The longest sleep of a thread that may also wait for something other than a completion: 200 microseconds. A polling program
+/// that shares its CPU with a busy program sometimes waits longer than this anyway, for a whole time slice.
 constexpr timespec kShort{0, 200'000};
-/// The longest sleep of a thread that completions have woken kTrusted times in a row. It is longer than a period of the
-/// scheduler's clock, so that the kernel need not program the CPU's timer: in a virtual machine, programming this timer takes
-/// longer than the wake-up itself.
+/// The longest sleep of a thread that completions have woken at least kTrusted times since its last timeout. This time is longer
+/// than a period of the scheduler's clock, so that the kernel need not program the CPU's timer. In a virtual machine, programming
+/// this timer takes longer than the wake-up itself.
 constexpr timespec kLong{0, 12'000'000};
 constexpr uint32_t kTrusted = 16;
-/// A program that only polls calls poll again within this many durations of the shortest system call.
+/// A thread that only polls starts its next poll at most kAtOnce times the duration of a system call after the last poll.
 constexpr uint64_t kAtOnce = 16;
 
-/// Returns true if the thread only polls this CQ. A thread that does other work or polls other CQs between two polls must not
-/// sleep.
+/// Returns true if the thread only polls this CQ. Stores the time and the CQ of this poll for the next call. A thread that does
+/// other work or polls other CQs between two polls must not sleep.
 bool only_polls(const Cq& cq) {
     const uint64_t now = abi::monotonic_ns();
     const bool at_once = now - poller.polled <= kAtOnce * abi::syscall_ns();

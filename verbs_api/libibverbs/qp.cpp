@@ -11,8 +11,8 @@ using abi::Op;
 
 bool power_of_two(uint32_t n) { return n != 0 && (n & (n - 1)) == 0; }
 
-/// Finds the send queue in the arena. Returns false if rocid's reply is invalid. A depth of 0 means that the QP has no send
-/// queue.
+/// Sets qp.sq and the doorbell to the send queue in rocid's reply. Returns false if the reply is invalid. A depth of 0 means that
+/// the QP has no send queue.
 bool locate_send_queue(Context& c, const abi::CreateQpReply& reply, Qp& qp) {
     if (reply.sq_depth == 0) return true;
     const uint64_t payload = std::max<uint64_t>(uint64_t(reply.cap.max_send_sge) * sizeof(abi::Sge), reply.cap.max_inline_data);
@@ -62,7 +62,8 @@ abi::CreateQpRequest describe(const ibv_qp_init_attr_ex& a) {
     return r;
 }
 
-/// Returns true if the attributes have the CQs that the QP type needs: XRC targets need none, XRC initiators only send_cq.
+/// Returns true if the attributes have the CQs that the QP type needs. An XRC target needs no CQ. An XRC initiator needs only
+/// send_cq. Other QPs need both CQs.
 bool has_cqs(const ibv_qp_init_attr_ex& a) {
     if (a.qp_type == IBV_QPT_XRC_RECV) return true;
     return a.send_cq != nullptr && (a.recv_cq != nullptr || a.qp_type == IBV_QPT_XRC_SEND);
@@ -140,7 +141,8 @@ void purge(Context& c, const ibv_qp& p) {
     if (srq_cq != nullptr && srq_cq->base() != p.send_cq && srq_cq->base() != p.recv_cq) purge_qp(*srq_cq, c, p.qp_num);
 }
 
-/// Empties both queues, so that they start at index 0 again. rocid has already reset the QP.
+/// Removes the QP's entries from its CQs and empties both queues, so that the queues start at index 0 again. rocid has already
+/// reset the QP.
 void reset_queues(Context& c, Qp& qp) {
     std::lock_guard send_guard(qp.sq_lock);
     std::lock_guard receive_guard(qp.rq_lock);
@@ -165,7 +167,7 @@ ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* attr) {
     return qp;
 }
 
-// Opens an XRC target of any session. A target has no queues, so the library maps nothing.
+// Opens an XRC target QP, which another session may have created. An XRC target has no queues, so the library maps nothing.
 ibv_qp* open_qp(ibv_context* context, ibv_qp_open_attr* attr) {
     constexpr uint32_t kNeeded = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE;
     const bool complete = (attr->comp_mask & kNeeded) == kNeeded && attr->xrcd != nullptr && attr->xrcd->context == context;
@@ -196,7 +198,8 @@ ibv_qp* open_qp(ibv_context* context, ibv_qp_open_attr* attr) {
 using namespace roci::client;
 using roci::abi::Op;
 
-// Some programs pass a pointer to ibv_qp_init_attr_ex, so this function uses only the fields that both structs have.
+// Some programs pass a pointer to struct ibv_qp_init_attr_ex. So this function uses only the fields of struct ibv_qp_init_attr,
+// which both structs have.
 ibv_qp* ibv_create_qp(ibv_pd* pd, ibv_qp_init_attr* attr) {
     ibv_qp_init_attr_ex full{};
     full.qp_context = attr->qp_context;

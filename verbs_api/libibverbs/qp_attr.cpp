@@ -1,5 +1,5 @@
-// Converts struct ibv_qp_attr and ibv_ah_attr to and from messages. Templates copy the fields, so one list of fields is used for
-// both directions.
+// Converts struct ibv_qp_attr and struct ibv_ah_attr to and from the structs of control messages. Templates copy the fields, so
+// one list of fields serves both directions.
 #include <cstring>
 
 #include "context.hpp"

@@ -117,7 +117,7 @@ void wr_start(ibv_qp_ex* p) {
 }
 void go_back(Qp& qp) { qp.sq.head = qp.first; }
 
-/// Posts all requests since wr_start. If one of them had an error, posts none and returns the first error.
+/// Posts all requests since wr_start. If one of these requests had an error, posts no request and returns the first error.
 int wr_complete(ibv_qp_ex* p) {
     Qp& qp = *Qp::from(p);
     const int err = qp.error;

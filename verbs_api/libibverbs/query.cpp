@@ -75,8 +75,9 @@ ibv_port_attr to_verbs(const abi::PortAttr& a) {
     return out;
 }
 
-/// Returns the attributes that were read at open, or EIO if rocid has ended. Without the device page only a control call shows
-/// the end of rocid.
+/// Sets `attr` to the device attributes. Returns 0, or an errno if rocid has ended. With a device page, the function copies the
+/// attributes that were read when the device was opened. Without a device page, the function sends a control call, because only
+/// a control call detects the end of rocid.
 int refresh(Context& c, abi::DeviceAttr& attr) {
     Context* s = serving(c);
     if (s == nullptr) return EIO;
@@ -128,8 +129,8 @@ int query_port_ex(ibv_context* context, uint8_t port, ibv_port_attr* attr, size_
     return 0;
 }
 
-/// Returns the raw clock: the monotonic clock, from which completion timestamps are taken. Like hardware drivers, the function
-/// returns the whole time in tv_nsec.
+/// Returns the time of the raw clock, which completion timestamps use. The raw clock is CLOCK_MONOTONIC. Like hardware drivers,
+/// the function returns the whole time in tv_nsec.
 int query_rt_values(ibv_context*, ibv_values_ex* values) {
     if ((values->comp_mask & ~uint32_t(IBV_VALUES_MASK_RAW_CLOCK)) != 0) return EINVAL;
     const uint32_t wanted = values->comp_mask;
@@ -162,14 +163,14 @@ int ibv_query_device(ibv_context* context, ibv_device_attr* attr) {
     return err;
 }
 
-// Programs that call the exported function use the old struct without port_cap_flags2.
+// Programs that call the exported function use the old struct ibv_port_attr without port_cap_flags2.
 int ibv_query_port(ibv_context* context, uint8_t port, _compat_ibv_port_attr* attr) {
     constexpr size_t kOldSize = 48;
     static_assert(offsetof(ibv_port_attr, flags) < kOldSize && offsetof(ibv_port_attr, port_cap_flags2) + 2 >= kOldSize);
     return query_port_ex(context, port, reinterpret_cast<ibv_port_attr*>(attr), kOldSize);
 }
 
-// The table has only the default P_Key (RoCEv2 annex A17.7).
+// The P_Key table has only the default P_Key (RoCEv2 annex A17.7).
 int ibv_query_pkey(ibv_context* context, uint8_t port, int index, __be16* pkey) {
     if (port == 0 || port > std::max<uint32_t>(Context::from(context)->attr.phys_ports, 1) || index != 0) {
         errno = EINVAL;

@@ -10,7 +10,7 @@
 namespace roci::client {
 namespace {
 
-/// Appends a segment. If the segment continues the last one, extends the last one instead.
+/// Appends a segment. If the new segment continues the last segment, extends the last segment instead.
 void append(std::vector<abi::MrSegment>& segments, const abi::MrSegment& next) {
     if (!segments.empty()) {
         abi::MrSegment& last = segments.back();
@@ -72,7 +72,8 @@ void touch(const memory::Piece& piece) {
         (void)*reinterpret_cast<const volatile char*>(at);
 }
 
-/// Allocates the pages of a piece of shared memory. Returns 0, or ENOMEM if there are not enough pages.
+/// Allocates the pages of a piece in a file that supports seals, for example a memfd. Does nothing for other pieces. Returns 0,
+/// or ENOMEM if there are not enough pages.
 int allocate(const memory::Piece& piece) {
     if (piece.fd < 0 || fcntl(piece.fd, F_GET_SEALS) < 0) return 0;
     const int err = allocate_pages(piece.fd, piece.fd_offset, piece.length);
@@ -80,7 +81,7 @@ int allocate(const memory::Piece& piece) {
         log("no memory for %zu of the bytes that are to be registered", size_t(piece.length));
         return ENOMEM;
     }
-    if (err != 0) touch(piece);  // the descriptor is read-only, or sealed against writing
+    if (err != 0) touch(piece);  // the descriptor is read-only, or the file is sealed against writing
     return 0;
 }
 

@@ -15,7 +15,8 @@ namespace roci::client {
 
 struct Context;
 
-/// A file (memory::Piece::id), its size when it was passed to rocid, and whether rocid may write to it.
+/// `id` identifies a file (memory::Piece::id). `length` is the size of the file when this process passed it to rocid. `writable`
+/// is true if rocid may write to the file.
 struct RegionKey {
     uint64_t id;
     uint64_t length;
@@ -23,7 +24,8 @@ struct RegionKey {
     auto operator<=>(const RegionKey&) const = default;
 };
 
-/// Describes how rocid accesses the memory of one MR. RegionTable::release undoes the registration.
+/// Describes how rocid accesses the memory of one MR. RegionTable::acquire fills in the struct, and RegionTable::release clears
+/// it.
 struct RegisteredMemory {
     bool acquired = false;
     uint64_t token = 0;
@@ -36,8 +38,8 @@ public:
     /// Makes [addr, addr+length) accessible to rocid. Returns 0 or an errno. After an error `out` is empty.
     int acquire(Context& context, void* addr, size_t length, bool need_write, RegisteredMemory& out);
     void release(Context& context, RegisteredMemory& memory);
-    /// If `wanted` is true, acquire() allocates the pages of the memory, so that they are charged to this process and not to
-    /// rocid.
+    /// If `wanted` is true, acquire() allocates the pages of the memory, so that the kernel charges the pages to this process and
+    /// not to rocid.
     void populate(bool wanted) { populates_ = wanted; }
 
 private:

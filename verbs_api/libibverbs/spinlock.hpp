@@ -1,6 +1,6 @@
-// The lock of posts and polls. A post or poll usually holds the lock for a few dozen instructions, so a waiting thread spins
-// first. Then the thread yields, because the scheduler may have preempted the holder to run this thread. The lock can be disabled
-// for objects that the program uses from one thread at a time.
+// The lock for posts and polls. A post or poll usually holds the lock for a few dozen instructions, so a waiting thread first
+// spins. Then the waiting thread yields the CPU, because the scheduler may have preempted the thread that holds the lock. The
+// lock can be disabled for objects that the program uses from one thread at a time.
 #pragma once
 
 #include <sched.h>
@@ -18,7 +18,7 @@ public:
     void unlock() {
         if (!elided_) held_.store(false, std::memory_order_release);
     }
-    /// Disables the lock. Called before the lock is first used.
+    /// Disables the lock. The caller must call this function before the first lock().
     void elide() { elided_ = true; }
 
 private:

@@ -10,8 +10,8 @@ using abi::Op;
 
 bool power_of_two(uint32_t n) { return n != 0 && (n & (n - 1)) == 0; }
 
-/// Sets the producer to the ring in rocid's reply. The indices do not change. Returns false if the ring is not within this
-/// process's mappings of the arena.
+/// Sets the producer's pointers to the ring in rocid's reply, and leaves its indices unchanged. Returns false if `depth` is
+/// invalid or the ring is not within this process's mappings of the arena.
 bool locate_ring(Context& c, const abi::Location& where, uint32_t depth, abi::RqProducer& rq) {
     if (!power_of_two(depth)) return false;
     std::byte* base = c.arena.locate(where, sizeof(abi::RqShared) + uint64_t(depth) * rq.stride);
@@ -34,7 +34,8 @@ bool move_ring(Context& c, const abi::ModifySrqReply& reply, Srq& srq) {
     return locate_ring(c, reply.where, reply.depth, srq.rq);
 }
 
-/// Finds the rings of tag matching in the arena. Also returns true for an SRQ without tag matching.
+/// Finds the rings of tag matching in the arena. Returns false if rocid's reply is invalid, and true for an SRQ without tag
+/// matching.
 bool locate_tags(Context& c, const abi::TagQueue& q, Srq& srq) {
     if (q.depth == 0) return true;
     const bool shaped = power_of_two(q.depth) && power_of_two(q.handles) && q.max_ops <= q.depth && q.max_tags <= q.handles &&
@@ -128,7 +129,8 @@ ibv_srq* ibv_create_srq(ibv_pd* pd, ibv_srq_init_attr* attr) {
     return create(pd, attr->srq_context, attr->attr, request, nullptr);
 }
 
-// Holds the lock during a resize, because rocid moves the queued requests to the new ring. The requests keep their indices.
+// During a resize the function holds the SRQ's lock, because rocid moves the queued requests to the new ring. The requests keep
+// their indices.
 int ibv_modify_srq(ibv_srq* p, ibv_srq_attr* attr, int mask) {
     Srq& srq = *Srq::from(p);
     Context& c = *Context::from(p->context);

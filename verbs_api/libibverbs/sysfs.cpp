@@ -1,4 +1,4 @@
-// Functions by which rdma-core's other libraries read sysfs.
+// Exported functions that rdma-core's other libraries call to read sysfs.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -12,8 +12,8 @@
 
 namespace {
 
-/// Files that the system's librdmacm and libibumad read, with their content. The kernel modules that provide these files need not
-/// be loaded.
+/// A file that the system's librdmacm or libibumad reads, and the content that ibv_read_sysfs_file() returns for the file. So the
+/// kernel modules that provide these files need not be loaded.
 struct Answer {
     std::string_view file;
     std::string_view text;
@@ -27,8 +27,8 @@ int give(std::string_view text, char* buffer, size_t size) {
     return int(text.size());
 }
 
-/// Reads the file as a terminated string without the last newline. Returns the length, or -1 if the file does not exist or does
-/// not fit.
+/// Reads the file as a terminated string without the last newline. Returns the length, or -1 if the file cannot be read or does
+/// not fit into the buffer.
 int read_text(const char* path, char* buffer, size_t size) {
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return -1;

@@ -1,5 +1,5 @@
-// Tables that map numbers to objects. IndexTable is for the hot path: a lookup takes no lock. HandleMap is for events: it counts
-// deliveries under its lock. Registry is for rare lookups.
+// Tables that map numbers to objects. IndexTable is for posts and polls: a lookup takes no lock. HandleMap is for events: a
+// lookup increments the object's event counter under the table's lock. Registry is for rare lookups.
 #pragma once
 
 #include <array>
@@ -12,8 +12,8 @@
 
 namespace roci::client {
 
-/// Maps a 24-bit number (QPN, SRQ handle) to an object: an array of 4096 leaves of 4096 entries. A leaf is allocated at its first
-/// use and then kept.
+/// Maps a 24-bit number (QPN, SRQ handle) to an object. The table is an array of 4096 pointers to leaves of 4096 entries.
+/// insert() allocates a leaf at its first use. Only the destructor frees leaves.
 template <class T>
 class IndexTable {
 public:
@@ -74,7 +74,8 @@ public:
         std::lock_guard guard(mutex_);
         if (auto it = objects_.find(number); it != objects_.end() && it->second == object) objects_.erase(it);
     }
-    /// Calls f(object), or f(nullptr) if there is no object, under the lock. So no thread destroys the object meanwhile.
+    /// Calls f(object) under the lock, or f(nullptr) if no object has this number. No thread can erase the object during the
+    /// call.
     template <class F>
     auto with(uint32_t number, F&& f) {
         std::lock_guard guard(mutex_);

@@ -1,4 +1,4 @@
-// ibv_post_srq_ops: changes the list of tagged buffers of a tag matching SRQ.
+// ibv_post_srq_ops: posts operations on the tag list of a tag matching SRQ.
 #include <unistd.h>
 
 #include "context.hpp"

@@ -1,5 +1,6 @@
-// Includes <infiniband/verbs.h> for this library. The functions that the header declares get default visibility, so that they can
-// be exported. The macros that would replace exported functions by inline ones are undefined.
+// Includes <infiniband/verbs.h> for this library. The functions of <infiniband/verbs.h> get default visibility, so that the
+// library can export them. Three of its macros replace exported functions by inline functions, so this header undefines these
+// macros.
 #pragma once
 
 #pragma GCC visibility push(default)

@@ -10,7 +10,7 @@ inline bool send_queue_full(const Qp& qp) {
     return qp.sq.head - tail >= qp.send_limit;
 }
 
-/// Returns true for flags that only datagrams may have: checksum offload is a capability of UD only (ibv_post_send(3)).
+/// Returns true if `flags` contains the flag for checksum offload, which this device offers only on UD QPs (ibv_post_send(3)).
 inline bool only_datagrams(unsigned flags) { return (flags & IBV_SEND_IP_CSUM) != 0; }
 
 /// Begins the WQE at sq.head: writes wr_id, opcode and flags, and sets the fields of the head from imm_or_inv on to zero.
@@ -26,7 +26,8 @@ inline abi::SendWqe* begin_wqe(Qp& qp, uint64_t wr_id, uint32_t opcode, unsigned
     return w;
 }
 
-/// Appends a piece of inline payload. Returns false if the payload exceeds the QP's limit.
+/// Appends `length` bytes to the inline payload, of which the WQE already contains `used` bytes. Returns false if the payload
+/// would exceed the QP's limit.
 inline bool append_inline(const Qp& qp, abi::SendWqe* w, uint32_t& used, const void* data, size_t length) {
     if (length > qp.cap.max_inline_data - used) return false;
     if (length != 0) std::memcpy(abi::inline_data(w) + used, data, length);
@@ -41,8 +42,8 @@ inline void finish_inline(abi::SendWqe* w, uint32_t used) {
     w->inline_length = used;
 }
 
-/// Sets the SRQ number of an XRC request. In an atomic the number is in `atomic_srqn`, because `swap` occupies `remote_srqn`. A
-/// bind has no SRQ number.
+/// Sets the SRQ number of an XRC request. An atomic has the number in `atomic_srqn`, because `swap` uses the memory of
+/// `remote_srqn`. A bind has no SRQ number.
 inline void set_xrc_srqn(abi::SendWqe* w, uint32_t srqn) {
     if (w->opcode == abi::WrOpcode::bind_mw) return;
     const bool atomic = w->opcode == abi::WrOpcode::atomic_cmp_swp || w->opcode == abi::WrOpcode::atomic_fetch_add;
@@ -52,7 +53,7 @@ inline void set_xrc_srqn(abi::SendWqe* w, uint32_t srqn) {
         w->remote_srqn = srqn;
 }
 
-/// Returns the key of a window after its next bind: the window's index and the low 8 bits of `chosen` (IBA 10.6.7.2.2).
+/// Returns the rkey of a window after its next bind: the window's index, and the low 8 bits of `chosen` (IBA 10.6.7.2.2).
 inline uint32_t next_key(const Mw& mw, uint32_t chosen) { return mw.index | (chosen & kConsumerKey); }
 
 /// Returns false if `mw` is not a window of this device.

@@ -1,4 +1,5 @@
-// Acknowledgements of events. The destruction of an id or a group membership waits until all its events are acknowledged.
+// Acknowledgements of events. rdma_destroy_id() and rdma_leave_multicast() wait until the program has acknowledged all events of
+// the id or of the group membership.
 #include <cstdlib>
 
 #include "event.hpp"

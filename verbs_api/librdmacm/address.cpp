@@ -1,4 +1,4 @@
-// Conversions between struct sockaddr and the addresses in messages.
+// Conversions between struct sockaddr and the addresses in control messages (abi::CmAddress).
 #include <arpa/inet.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// rdma_getaddrinfo: resolves names by getaddrinfo and adds the RDMA fields.
+// rdma_getaddrinfo: resolves names by getaddrinfo(3) and converts the first result to struct rdma_addrinfo.
 #include <netdb.h>
 
 #include <cstdlib>
@@ -70,7 +70,7 @@ int from_system(rdma_addrinfo& out, const rdma_addrinfo* hints, const addrinfo& 
     return copied ? 0 : fail(ENOMEM);
 }
 
-/// Returns 0, an EAI_ number as getaddrinfo does, or -1 with errno.
+/// Resolves a name and stores the first result in `out`. Returns 0, an EAI_ number of getaddrinfo(3), or -1 with errno.
 int resolve(const char* node, const char* port, const rdma_addrinfo* hints, rdma_addrinfo& out) {
     const addrinfo wanted = hints != nullptr ? to_system(*hints) : addrinfo{};
     addrinfo* found = nullptr;

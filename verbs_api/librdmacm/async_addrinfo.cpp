@@ -1,5 +1,5 @@
-// rdma_resolve_addrinfo, and events that the program writes. As in rdma-core, rdma_resolve_addrinfo resolves the name before it
-// returns, and reports the result by an event.
+// rdma_resolve_addrinfo, and events that the program writes (rdma_write_cm_event). As in rdma-core, rdma_resolve_addrinfo
+// resolves the name before it returns. An event then reports the result.
 #include <netdb.h>
 
 #include "id.hpp"
@@ -31,7 +31,7 @@ void set_result(Id& id, rdma_addrinfo* list) {
     pthread_mutex_unlock(&id.mutex);
 }
 
-/// Removes the result from the id and returns it. Returns nullptr if there is no result.
+/// Removes the result from the id and returns the result, or nullptr if the id has no result.
 rdma_addrinfo* take_result(Id& id) {
     pthread_mutex_lock(&id.mutex);
     rdma_addrinfo* const list = id.resolved;

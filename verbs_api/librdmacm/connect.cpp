@@ -1,4 +1,4 @@
-// Connecting, accepting, refusing and disconnecting.
+// Functions for connection setup and teardown, from rdma_connect to rdma_disconnect, and the functions for ECE.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -28,7 +28,7 @@ int append(abi::CmParam& to, const void* data, size_t length) {
     return 0;
 }
 
-/// Fills in the parameters of a connection. Returns 0 or an errno.
+/// Fills in the parameters of a connection for cm_connect or cm_accept. Returns 0 or an errno.
 int fill(const Id& id, const rdma_conn_param* p, abi::CmParam& out) {
     constexpr uint8_t kMostRetries = 7;
     out.qpn = id.id.qp != nullptr ? id.id.qp->qp_num : p != nullptr ? p->qp_num : 0;
@@ -99,7 +99,7 @@ int rdma_accept(rdma_cm_id* p, rdma_conn_param* param) {
 }
 
 int rdma_establish(rdma_cm_id* p) {
-    if (p->qp != nullptr) return fail(EINVAL);  // if the id has a QP, the library itself establishes the connection
+    if (p->qp != nullptr) return fail(EINVAL);  // for an id with a QP, the library has sent cm_establish (confirm_response)
     return result(service().tell(Op::cm_establish, roci::abi::HandleRequest{Id::from(p)->handle, 0}));
 }
 
@@ -122,8 +122,8 @@ int rdma_disconnect(rdma_cm_id* p) {
     return complete(id);
 }
 
-// rocid's devices have none of the vendor-specific options of enhanced connection establishment (ECE), so rdma_set_local_ece()
-// only checks its arguments, and rdma_get_remote_ece() returns zeros.
+// rocid's devices support no vendor-specific options of enhanced connection establishment (ECE). So rdma_set_local_ece() only
+// checks its arguments, and rdma_get_remote_ece() returns zeros.
 int rdma_set_local_ece(rdma_cm_id* id, ibv_ece* ece) {
     if (id == nullptr || id->qp != nullptr || ece == nullptr || ece->vendor_id == 0 || ece->comp_mask != 0) return fail(EINVAL);
     return 0;

@@ -1,5 +1,6 @@
-// Endpoints: rdma_create_ep creates an id, binds or resolves its address, and creates its QP if the program passes attributes.
-// For a listener, it stores the attributes for the QPs of requests.
+// Endpoints. rdma_create_ep creates an id, and binds or resolves its address. If the program passes QP attributes, rdma_create_ep
+// creates the QP of an active id. For a passive id, it stores the attributes, and rdma_get_request creates a QP per connection
+// request.
 #include <cstdlib>
 #include <cstring>
 #include <utility>

@@ -25,7 +25,7 @@ void set_parameters(Event& e, const abi::CmEventReply& r) {
     const uint8_t length = p.private_length <= sizeof e.private_data ? p.private_length : uint8_t(sizeof e.private_data);
     std::memcpy(e.private_data, p.private_data, length);
     const void* data = length != 0 ? e.private_data : nullptr;
-    if (r.event >= kAddrinfoResolved) {  // sets the union's member `arg`; older headers do not declare it
+    if (r.event >= kAddrinfoResolved) {  // sets the member `arg` of the union; older headers do not declare `arg`
         std::memcpy(static_cast<void*>(&e.event.param), p.private_data, sizeof(uint64_t));
         return;
     }
@@ -64,8 +64,8 @@ int new_connection(Event& e, const abi::CmEventReply& r) {
     return 0;
 }
 
-/// Called when the response of a connection arrives. If the id has a QP, completes the connection, and the program gets
-/// ESTABLISHED or CONNECT_ERROR. Otherwise the program gets the response and completes the connection itself.
+/// Called for CONNECT_RESPONSE. If the id has a QP, completes the connection and changes the event to ESTABLISHED or
+/// CONNECT_ERROR. Otherwise the program gets CONNECT_RESPONSE and completes the connection itself.
 void answer_response(Event& e, const abi::CmEventReply& r) {
     Id& id = *e.counted;
     rdma_cm_event& out = e.event;
@@ -124,8 +124,8 @@ bool process(Event& e, const abi::CmEventReply& r) {
     }
 }
 
-/// Returns the id's group with this handle, or nullptr. The lock makes an event wait until the rdma_join_multicast() call that
-/// caused the event has stored the group, because rocid may report the event earlier.
+/// Returns the id's group with this handle, or nullptr. rocid may report an event before the rdma_join_multicast() call that
+/// caused the event has stored the group. That call holds the id's mutex until then, so this function waits for it.
 Group* find_group(Id& id, uint32_t handle) {
     pthread_mutex_lock(&id.mutex);
     Group* g = id.groups;
@@ -135,9 +135,9 @@ Group* find_group(Id& id, uint32_t handle) {
 }
 
 /// Called at the end of file of the channel's socket. If rocid has ended, returns -1 with EIO. Otherwise another thread has
-/// destroyed the channel. Then this function never returns, as in the kernel, because programs do not expect that the calling
-/// thread continues. To distinguish the two cases, the function sends a request to rocid; only the end of rocid gives EIO. A
-/// request about the destroyed channel would log an error.
+/// destroyed the channel. In this case the function never returns, because a read from a destroyed channel of the kernel does not
+/// return either, and programs depend on it. To distinguish the two cases, the function sends list_devices to rocid, which fails
+/// with EIO only if rocid has ended. A request with the handle of the destroyed channel would log an error.
 int ended() {
     abi::ListDevicesReply unused{};
     if (service().call(Op::list_devices, abi::Empty{}, unused) == EIO) return fail(EIO);
@@ -157,8 +157,8 @@ int fetch(rdma_event_channel* channel, abi::CmEventReply& reply) {
     return fail(error);
 }
 
-/// Called after rocid has ended, because the end of rocid removes its devices. Returns one DEVICE_REMOVAL event per id with a
-/// device. After these events, fails with EIO.
+/// Called after rocid has ended, because rocid's devices then no longer exist. Each call returns a DEVICE_REMOVAL event for
+/// another id that has a device. If all such ids had their event, fails with EIO.
 int fetch_removal(rdma_event_channel* channel, rdma_cm_event** event) {
     Id* id = service().next_removed(channel);
     if (id == nullptr) return fail(EIO);

@@ -100,7 +100,8 @@ void forget_attributes(Id& id) {
     pthread_mutex_unlock(&id.mutex);
 }
 
-/// Copies addresses, device and path from rocid's reply. Returns 0 or -1.
+/// Copies the addresses, the device and the path from rocid's reply to the id. Opens the device if necessary. Returns 0, or -1 if
+/// the device cannot be opened.
 int take_route(Id& id, abi::CmQueryReply q) {
     rdma_addr& a = id.id.route.addr;
     from_abi(q.source, a.src_storage);

@@ -33,20 +33,20 @@ namespace roci::rdmacm {
 
 struct Group;
 
-/// Values of enum rdma_cm_event_type and a flag of rdma_addrinfo that rdma-core added in release 60.
+/// Values of enum rdma_cm_event_type that rdma-core added in release 60. kRaiSa is a flag of rdma_addrinfo from the same release.
 enum NewerEvent : uint32_t { kAddrinfoResolved = 16, kAddrinfoError = 17, kUserEvent = 18 };
 inline constexpr int kRaiSa = 0x10;
 
-/// An id. It begins with the public rdma_cm_id. Up to `sync` the layout is that of rdma-core, because the system's r-sockets
-/// access these fields.
+/// An id of rdma_cm. The struct begins with the public rdma_cm_id. Up to `sync` the layout is that of rdma-core, because the
+/// r-sockets of the system's librdmacm access these fields.
 struct Id {
     rdma_cm_id id;
     void* system_device;  ///< always NULL
-    void* connect;        ///< ai_connect of rdma_create_ep's rdma_addrinfo; rdma_connect sends it as private data
+    void* connect;        ///< ai_connect of rdma_create_ep's rdma_addrinfo; rdma_connect sends these bytes as private data
     size_t connect_length;
     int events_completed;
     int connect_error;
-    int sync;  ///< 1 if the program gave the id no channel; in this case, calls wait for their events
+    int sync;  ///< 1 if the program passed no channel; calls with the id then wait for their events
     pthread_cond_t cond;
     pthread_mutex_t mutex;
     // fields of this library
@@ -55,8 +55,8 @@ struct Id {
     uint8_t initiator_depth, responder_resources;
     bool removed;  ///< true after the DEVICE_REMOVAL event of the id
     ibv_qp_init_attr* qp_init_attr;
-    abi::CmQpAttrReply qp_attr[3];  ///< attributes for INIT, RTR and RTS from the last event; `mask` 0: not known, must be
-                                    ///< fetched; protected by `mutex`
+    abi::CmQpAttrReply qp_attr[3];  ///< attributes for INIT, RTR and RTS from the last event that carried them; `mask` 0: the
+                                    ///< next use requests the attributes from rocid; protected by `mutex`
     Group* groups;
     rdma_addrinfo* resolved;  ///< result of rdma_resolve_addrinfo that the program has not fetched; protected by `mutex`
     bool resolving;           ///< true from rdma_resolve_addrinfo until the program has fetched the result; protected by `mutex`
@@ -67,13 +67,13 @@ static_assert(sizeof(rdma_cm_id) == 416 && offsetof(Id, system_device) == 416 &&
               offsetof(Id, sync) == 448);
 
 struct Channel {
-    rdma_event_channel channel;  ///< its fd is the client's end of the event socket
+    rdma_event_channel channel;  ///< channel.fd is the client's end of the event socket
     uint32_t handle;
     uint32_t epoch;
     static Channel* from(rdma_event_channel* p) { return reinterpret_cast<Channel*>(p); }
 };
 
-/// A multicast membership.
+/// The membership of an id in a multicast group.
 struct Group {
     Group* next;
     Id* owner;
@@ -94,7 +94,7 @@ inline int fail(int error) {
 /// Converts 0 or an errno to 0, or -1 with errno.
 inline int result(int error) { return error == 0 ? 0 : fail(error); }
 
-/// A device of rocid. The device remains open as long as the process exists. All users share one context.
+/// An open device of rocid. All ids of the process that use the device share one context, which the library never closes.
 struct Device {
     ibv_context* verbs = nullptr;
     ibv_pd* pd = nullptr;
@@ -111,7 +111,7 @@ public:
     uint32_t epoch() const { return epoch_; }
     client::Connection& link() { return *link_; }
 
-    /// Returns the device with this name, and opens the device at its first use. Returns nullptr with errno on failure.
+    /// Returns the device with this name. Opens the device if it is not open. Returns nullptr with errno on failure.
     Device* device(const char* name);
     Device* device(const ibv_context* verbs);
     /// Opens all devices and returns their contexts.
@@ -120,8 +120,8 @@ public:
     void insert(Id& id);
     void remove(const Id& id);
     Id* find(uint32_t handle);
-    /// Called after rocid has ended. Returns an id of the channel that has a device and is not marked as removed, and marks the
-    /// id. Returns nullptr if there is no such id.
+    /// Called after rocid has ended. Returns an id of the channel that has a device and is not marked as removed. Marks the
+    /// returned id as removed. Returns nullptr if there is no such id.
     Id* next_removed(const rdma_event_channel* channel);
 
     template <class Request, class Answer>
@@ -148,10 +148,10 @@ private:
 };
 
 inline Service& service() { return Service::instance(); }
-/// Returns true if the id belongs to the session of this process. Returns false if a parent process created the id.
+/// Returns true if this process created the id. Returns false in a fork's child if the parent created the id.
 inline bool ours(const Id& id) { return id.epoch == service().epoch(); }
 
-// The following functions are used in several files. They are grouped by the file that defines them.
+// Several files use the following functions. The functions are grouped by the file that defines them.
 // address.cpp
 int to_abi(const sockaddr* address, abi::CmAddress& out);  ///< returns 0 or EAFNOSUPPORT
 void from_abi(const abi::CmAddress& address, sockaddr_storage& out);
@@ -162,19 +162,21 @@ void free_id(Id* id);
 int create_id(rdma_event_channel* channel, rdma_cm_id** out, void* context, rdma_port_space space, ibv_qp_type type);
 int query_route(Id& id);
 int take_route(Id& id, abi::CmQueryReply q);
-/// Discards the stored attributes, so that the next use fetches them again.
+/// Discards the id's stored QP attributes, so that the next use requests them from rocid.
 void forget_attributes(Id& id);
 int destroy_handle(uint32_t handle);  ///< returns the number of reported events, or -1
 // qp.cpp
 int connect_qp(rdma_cm_id& id, uint8_t responder_resources, uint8_t initiator_depth);
 int modify_to_error(rdma_cm_id& id);
 int attributes(rdma_cm_id& id, ibv_qp_state state, ibv_qp_attr& attr, int& mask);
-/// Moves the QP to RTS and sends the RTU. Called after a REP. Returns 0, or -1 with errno.
+/// Called after a REP has arrived. Moves the QP to RTS and sends the RTU. Returns 0, or -1 with errno.
 int confirm_response(Id& id);
-/// Attaches the QP to the group, unless the membership is send-only. Called after the join.
+/// Called after the join of a group. Stores the group's address and attaches the QP to the group. Does not attach the QP if the
+/// membership is send-only.
 int joined(Group& group, const ibv_ah_attr& address);
 // events.cpp
-/// If the id is synchronous, waits for the event that ends the call. Returns 0, or -1 with the errno of the event.
+/// If the id is synchronous (Id::sync), waits for the event that ends the current call. Returns 0, or -1 with the errno of the
+/// event.
 int complete(Id& id);
 
 inline bool datagram(const rdma_cm_id& id) { return id.qp_type == IBV_QPT_UD; }

@@ -18,7 +18,8 @@ int join(rdma_cm_id* p, const sockaddr* address, uint16_t flags, void* context) 
     group->join_flags = flags;
     std::memcpy(&group->address, address, length);
     abi::HandleReply reply{};
-    // The lock is held until the handle is stored, so that a concurrent rdma_leave_multicast finds the group.
+    // This thread holds the lock until the handle is stored. So find_group() and a concurrent rdma_leave_multicast() find the
+    // group.
     pthread_mutex_lock(&id.mutex);
     const int error = service().call(abi::Op::cm_join, request, reply);
     if (error == 0) {

@@ -27,7 +27,7 @@ int create_cq(rdma_cm_id& id, uint32_t entries, ibv_comp_channel*& channel, ibv_
     return cq == nullptr ? -1 : 0;
 }
 
-/// Creates CQs for the id. A number of entries of 0 means that the CQ is not needed.
+/// Creates the CQs of the id. `send` and `receive` are the numbers of entries. If a number is 0, the function creates no such CQ.
 int create_cqs(rdma_cm_id& id, uint32_t send, uint32_t receive) {
     if (create_cq(id, receive, id.recv_cq_channel, id.recv_cq) == 0 && create_cq(id, send, id.send_cq_channel, id.send_cq) == 0)
         return 0;
@@ -49,8 +49,8 @@ ibv_xrcd* xrc_domain(const rdma_cm_id& id) {
     return device->xrcd;
 }
 
-/// Sets `attr` and `mask` to the attributes for a transition of the id's QP. Takes them from the id's last event if the event had
-/// them, otherwise requests them from rocid.
+/// Sets `attr` and `mask` to the attributes for the transition of the id's QP to `state`. If an event of the id had these
+/// attributes, uses the attributes of the event. Otherwise requests the attributes from rocid.
 int known_attributes(rdma_cm_id& p, ibv_qp_state state, ibv_qp_attr& attr, int& mask) {
     Id& id = *Id::from(&p);
     pthread_mutex_lock(&id.mutex);
@@ -62,7 +62,7 @@ int known_attributes(rdma_cm_id& p, ibv_qp_state state, ibv_qp_attr& attr, int& 
     return 0;
 }
 
-/// Moves the QP to `state` with the attributes that the id has for this state.
+/// Moves the QP to `state` with the attributes of known_attributes().
 int take_to(rdma_cm_id& id, ibv_qp* qp, ibv_qp_state state) {
     ibv_qp_attr attr{};
     int mask = 0;
@@ -87,7 +87,8 @@ int attributes(rdma_cm_id& id, ibv_qp_state state, ibv_qp_attr& attr, int& mask)
     return 0;
 }
 
-/// Moves the QP to RTR and then RTS in one request. If the QP is not in INIT, the request first moves it to INIT.
+/// Moves the id's QP to RTR and then to RTS by one request. If the QP is not in INIT, the request first moves the QP to INIT.
+/// Does nothing if the id has no QP.
 int connect_qp(rdma_cm_id& id, uint8_t responder_resources, uint8_t initiator_depth) {
     if (id.qp == nullptr) return 0;
     ibv_qp_attr init{}, rtr{}, rts{};
@@ -102,7 +103,7 @@ int connect_qp(rdma_cm_id& id, uint8_t responder_resources, uint8_t initiator_de
     const auto step = [&](const ibv_qp_attr& attr, int mask) {
         steps.push_back({id.qp->handle, uint32_t(mask), client::to_abi(attr)});
     };
-    if (id.qp->state == IBV_QPS_INIT) {  // the access flags depend on the connection; IBA table 96 permits them with RTR
+    if (id.qp->state == IBV_QPS_INIT) {  // the transition to RTR sets the access flags of this connection (IBA table 96)
         rtr.qp_access_flags = init.qp_access_flags;
         rtr_mask |= init_mask & IBV_QP_ACCESS_FLAGS;
     } else {

@@ -1,4 +1,5 @@
-// Resolves an address and a route. If the program gave the id no channel, each of the two calls waits for its event.
+// rdma_resolve_addr and rdma_resolve_route. If the program created the id without a channel, each of the two calls waits for its
+// event.
 #include <cstring>
 
 #include "id.hpp"

@@ -1,5 +1,5 @@
-// r-sockets: the system's librdmacm implements them. When a program calls the first r-socket function, this library loads the
-// system's library. The rdma_* calls of the system's library are bound to this library.
+// The r-socket functions. This library forwards them to the system's librdmacm, which it loads when a program first calls an
+// r-socket function. The dynamic linker binds the rdma_* calls of the system's library to this library.
 #include <dlfcn.h>
 #include <rdma/rsocket.h>
 #include <sys/epoll.h>
@@ -13,7 +13,8 @@
 
 namespace {
 
-/// Paths of the system's library: first those of Debian and Ubuntu, then those of Fedora, then those of other distributions.
+/// Paths of the system's library. The paths of Debian and Ubuntu are first, then those of Fedora, then those of other
+/// distributions.
 constexpr const char* kPlaces[] = {
 #if defined(__x86_64__)
     "/usr/lib/x86_64-linux-gnu/librdmacm.so.1",
@@ -28,8 +29,8 @@ constexpr const char* kPlaces[] = {
     "/lib/librdmacm.so.1",
 };
 
-/// Makes the symbols of this library global, so that the system's library binds rdma_* to them. The symbols are not global if the
-/// program has loaded this library by dlopen.
+/// Makes the symbols of this library global, so that the dynamic linker binds the rdma_* calls of the system's library to them.
+/// If the program has loaded this library by dlopen(3), the symbols may not be global yet.
 void into_global_scope() {
     Dl_info self{};
     if (dladdr(reinterpret_cast<const void*>(&into_global_scope), &self) != 0 && self.dli_fname != nullptr)
@@ -52,7 +53,7 @@ void* system_function(const char* name) {
     return library != nullptr ? dlsym(library, name) : nullptr;
 }
 
-/// Calls a function of the system's library. Fails with EOPNOTSUPP if `function` is null.
+/// Calls a function of the system's library. If `function` is null, sets errno to EOPNOTSUPP and returns -1.
 template <class Result, class... Args>
 Result forward(void* function, Args... args) {
     if (function == nullptr) {

@@ -18,11 +18,11 @@ Service::Service() {
                    });
 }
 
-/// Called in a fork's child. Discards the ids, the session and the devices of the parent. The child opens its own session and
-/// devices at their first use.
+/// Runs in a fork's child. Discards the ids, the session and the devices of the parent. The child opens its own session when it
+/// first needs a session, and its own devices when it first needs them.
 void Service::forget_after_fork() {
     if (link_ != nullptr) link_->leave_to_parent();
-    (void)link_.release();  // leaked, because another thread of the parent may have held its lock
+    (void)link_.release();  // leaks the connection, because another thread of the parent may have held the connection's lock
     devices_.clear();
     ids_.clear();
     ++epoch_;

@@ -1,7 +1,7 @@
-// Makes a client library run on glibc 2.31 and newer. The library, and the parts of libstdc++ and libgcc that are linked into it,
-// must not use symbols that newer releases of glibc added or moved. This file defines each such symbol as a hidden one. The
-// hidden functions call symbols of the base version ROCI_BASE. Before glibc 2.34 these symbols are in libpthread.so.0 and
-// libdl.so.2, since then in libc.so.6.
+// Makes a client library run on glibc 2.31 and newer. The library must not use symbols that newer releases of glibc added or
+// moved. The parts of libstdc++ and libgcc that are linked into the library must not use them either. So this file defines each
+// such symbol as a hidden symbol. Most of these definitions call the symbol of the base version ROCI_BASE. Before glibc 2.34 the
+// symbols of the base version are in libpthread.so.0 and libdl.so.2, since glibc 2.34 in libc.so.6.
 #include <dlfcn.h>
 #include <link.h>
 #include <pthread.h>

@@ -1,6 +1,6 @@
 // The symbols of rdma-core's private nodes (symbol versions IBVERBS_PRIVATE_*). rdma-core's drivers (libmlx5 and others) link
-// against them, and programs link against the drivers. This library loads no driver, so nearly all functions exist only for
-// linking: they do nothing or return an error. private_symbols.txt lists the nodes in which each symbol is exported. This file is
+// against these symbols, and programs link against the drivers. This library loads no driver. So nearly all functions exist only
+// for linking: they do nothing or return an error. private_symbols.txt lists the nodes that export each symbol. This file is
 // built without link-time optimisation, which would drop the aliases.
 #include "compat/private.hpp"
 
@@ -9,7 +9,7 @@
 #pragma GCC visibility push(default)
 extern "C" {
 
-// The functions behind all symbols that exist only for linking, one function per result.
+// The implementations of all symbols that exist only for linking. There is one function per result.
 [[gnu::used]] void private_nothing(void) {}
 [[gnu::used]] int private_errno(void) { return roci::client::refuse(EOPNOTSUPP); }
 [[gnu::used]] void* private_null(void) { return roci::client::fail(EOPNOTSUPP); }

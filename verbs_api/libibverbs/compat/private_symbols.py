@@ -4,8 +4,9 @@
     private_symbols.py TABLE PUBLIC_MAP --map OUT      the linker's version script: PUBLIC_MAP and the private nodes
     private_symbols.py TABLE --aliases OUT             assembler directives that export each symbol in each of its nodes
 
-A symbol that is in several nodes needs one alias per node, because the assembler gives a symbol only one version. The default
-version of a symbol, which dlsym(3) and the linker use, is that of its first node from PREFERRED on, or else of its first node.
+A symbol that is in several nodes needs one alias per node, because the assembler gives a symbol only one version. dlsym(3) and the
+linker use the default version of a symbol. The default version is the first node of the symbol with at least the number PREFERRED.
+If there is no such node, the default version is the symbol's first node.
 """
 import argparse
 import pathlib

@@ -32,8 +32,9 @@ struct Range {
 };
 bool overlap(const Range& a, const Range& b) { return a.start < b.end && b.start < a.end; }
 
-/// Returns the range of this thread's stack and TLS. They are not adopted: the thread would block itself on a frozen page, and
-/// fork() writes to the stack in the child. For the main thread the range has only the first page of the address space.
+/// Returns the range of this thread's stack and TLS. This range is not adopted: the thread would block itself on a frozen page,
+/// and fork() writes to the stack in the child. For the main thread the function returns a dummy range in the first page of the
+/// address space.
 Range own_stack() {
     static thread_local Range cached{0, 0};
     if (cached.end != 0) return cached;
@@ -44,21 +45,21 @@ Range own_stack() {
     pthread_attr_getstack(&attributes, &base, &size);
     pthread_attr_destroy(&attributes);
     const auto start = reinterpret_cast<uint64_t>(base);
-    // The main thread's stack is identified by its name [stack] and not by this range: if the size limit of this stack is
+    // The main thread's stack is identified by its name [stack] and not by its range. If the size limit of this stack is
     // infinite, the range also contains other mappings.
     const uint64_t on_first_stack = getauxval(AT_RANDOM);
     if (on_first_stack >= start && on_first_stack - start < size) return cached = {1, 1};
     return cached = {page_floor(start), page_ceil(start + size)};
 }
 
-/// Returns true if the range contains pages that this code itself writes to: the stack, the pages around the stack frame (a
-/// coroutine has its own stack), the page of errno, or the pages of the thread control block.
+/// Returns true if the range contains pages to which this code writes while pages are frozen: the stack, the pages around the
+/// stack frame (a coroutine has its own stack), the page of errno, or the pages of the thread control block.
 bool is_in_use_by_this_thread(const Range& range) {
     constexpr uint64_t kBelow = 64 << 10, kAbove = 16 << 10, kControlBlock = 2304;
     const auto frame = reinterpret_cast<uint64_t>(__builtin_frame_address(0));
     const auto self = static_cast<uint64_t>(pthread_self()), error = reinterpret_cast<uint64_t>(&errno);
-    // The bounds of the thread's own stack are known: pages outside them belong to another mapping, even if they are near the
-    // frame.
+    // If the frame is on the thread's own stack, the bounds of the stack are known. Pages outside these bounds belong to another
+    // mapping, even if they are near the frame.
     const Range stack = own_stack();
     const bool known = frame >= stack.start && frame < stack.end;
     const Range around = known ? stack : Range{frame - kBelow, frame + kAbove};
@@ -68,9 +69,10 @@ bool is_in_use_by_this_thread(const Range& range) {
     });
 }
 
-/// Detects the page with the control data of a malloc arena: glibc aligns the heaps of an arena, and the first word of a heap
-/// points into the page. Such a page is not adopted, because in a fork's child glibc resets the arena's lock before any handler
-/// runs. In shared memory this would reset a lock that a thread of the parent holds.
+/// Returns true if the page may contain the control data of a malloc arena. glibc aligns the heaps of an arena to
+/// kArenaAlignment, and the first word of an arena's first heap points into the page. Such a page is not adopted: in a fork's
+/// child, glibc resets the arena's lock before any handler runs. In shared memory, glibc would reset a lock that a thread of the
+/// parent holds.
 constexpr uint64_t kArenaAlignment = 64ull << 20;
 __attribute__((no_sanitize("address"))) bool is_arena_head(uint64_t page) {
     if (page % kArenaAlignment != 0) return false;
@@ -86,9 +88,9 @@ bool is_reachable(uint64_t address) {
     return ::process_vm_readv(getpid(), &local, 1, &remote, 1, 0) == 1 || errno != EFAULT;
 }
 
-/// Prevents mremap() (for example by realloc()) from growing an adopted mapping, because the mapping would extend into the file
-/// space of other mappings. mremap() refuses a range of several VMAs. So this function makes the first page a separate VMA by an
-/// advice that has no other effect on shared memory.
+/// Makes mremap(), for example in realloc(), refuse to grow an adopted mapping. A grown mapping would extend into the file space
+/// of other mappings. mremap() refuses a range of several VMAs. So this function makes the first page a separate VMA by
+/// MADV_RANDOM. Does nothing for a mapping of less than 16 pages, unless it is an allocation of malloc() by mmap().
 void forbid_growth(uint64_t address, uint64_t length, uint64_t first_byte) {
     constexpr uint64_t kMallocHeader = 16, kMmapped = 2, kFlags = 7;
     const bool malloc_mapping = first_byte == address + kMallocHeader && (pointer<const uint64_t>(address)[1] & kMmapped) &&
@@ -96,7 +98,7 @@ void forbid_growth(uint64_t address, uint64_t length, uint64_t first_byte) {
     if (length >= kSlotPages * page_size() || malloc_mapping) ::madvise(pointer(address), page_size(), MADV_RANDOM);
 }
 
-/// Executes one acquire(): reads the mappings of the range and converts them to pieces.
+/// One call of acquire(): reads the mappings of the range, adopts private memory, and appends the pieces of the range to `out`.
 class Acquisition {
 public:
     Acquisition(uint64_t start, uint64_t end, bool need_write, std::vector<Piece>& out)
@@ -116,11 +118,11 @@ public:
         trim();
         return 0;
     }
-    /// Passes the pinned uses to the caller, who unpins them.
+    /// Returns the pinned uses. The caller must unpin them.
     std::vector<Use> take_uses() { return std::exchange(uses_, {}); }
 
 private:
-    /// Reads all mappings of the range before any of them is changed.
+    /// Reads and checks all mappings of the range, before acquire() changes any of them.
     int look() {
         char buffer[4096];
         VmaFinder finder(buffer, &room->maps);
@@ -172,7 +174,8 @@ private:
     /// Adopts anonymous memory, except for the heads of malloc arenas.
     int take_anonymous(const Vma& vma, const Range& range) {
         const PageView view(range.end - range.start > kArenaAlignment);
-        // malloc has written to an arena's head. A page that was never touched is not read, because that would map the zero page.
+        // malloc has written to an arena's head, so an untouched page is no head. A read of an untouched page would map the zero
+        // page.
         const auto has_head = [&](uint64_t page) {
             if (!vma.read || page % kArenaAlignment != 0) return false;
             return view.look(page, page_size()) != PageView::State::untouched && is_arena_head(page);
@@ -192,7 +195,7 @@ private:
         return 0;
     }
 
-    /// Moves a range into files. The part that cannot be moved becomes a piece that is accessed by address.
+    /// Moves a range into files. If only a part of the range can be moved, the rest becomes a piece that is accessed by address.
     /// @param first_byte  first byte of the program's range; 0 if the range was adopted before
     int adopt(const Vma& vma, const Range& range, uint64_t first_byte) {
         Files& files = room->files;
@@ -230,8 +233,8 @@ private:
             const uint64_t moved =
                 move_pages({to.address, to.length, vma.protection(), vma.shared, to.file->fd.get(), to.offset}, *freezer);
             if (moved < to.length) room->uffd.drop();  // closing the descriptor unfreezes the remaining pages
-            // A private mapping is not tried with the next method: if userfaultfd refuses private memory, the program may have
-            // registered its own userfaultfd there.
+            // Only a shared mapping is tried with the next method. If userfaultfd refuses private memory, the program may have
+            // registered this memory with its own userfaultfd.
             if (moved > 0 || !vma.shared) return moved;
         }
     }
@@ -260,7 +263,7 @@ private:
         out_.push_back(piece);
     }
 
-    /// Reduces the pieces from whole pages to the exact byte range.
+    /// Reduces the first and the last piece from whole pages to the exact byte range.
     void trim() {
         Piece& first = out_.front();
         const uint64_t before = bytes_.start - first.address;

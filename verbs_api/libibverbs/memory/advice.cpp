@@ -31,7 +31,8 @@ int advise(void* address, size_t length, int advice) {
     const bool discards = advice == MADV_DONTNEED || advice == kDontNeedLocked;
     const int result = advise_kernel(start, length, advice);
     if (result != 0 || !discards || !may_be_adopted.load(std::memory_order_relaxed)) return result;
-    // From a shared mapping the kernel has removed only the page table entries. So MADV_REMOVE also makes holes in the file.
+    // For a shared mapping, MADV_DONTNEED has removed only the page table entries. MADV_REMOVE also removes the pages of the
+    // file.
     char buffer[4096];
     VmaFinder finder{std::span<char>(buffer)};
     const uint64_t end = page_ceil(start + length);

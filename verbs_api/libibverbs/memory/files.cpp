@@ -31,8 +31,8 @@ uint32_t page_bits(uint64_t start, uint64_t end) {
     return static_cast<uint32_t>(((1ull << count) - 1) << first);
 }
 
-/// Creates a sparse memfd of constant length. rocid maps the whole file, so an access beyond the end of the file would raise
-/// SIGBUS.
+/// Creates a sparse memfd of constant length. rocid maps the whole file. If the file became shorter, an access of rocid beyond
+/// its end would raise SIGBUS.
 Fd make_memfd(uint64_t length) {
     Fd fd(::memfd_create(kMemfdName, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL));
     if (!fd && errno == EINVAL) fd.reset(::memfd_create(kMemfdName, MFD_CLOEXEC | MFD_ALLOW_SEALING));  // before Linux 6.3
@@ -133,7 +133,7 @@ uint64_t Files::place(uint64_t address, uint64_t length, std::vector<Placement>&
     placements_++;
     placed_pages_ += length / page_size();
     if (length >= kOwnFileBytes) {
-        // Offset and address have the same position within a huge page, so that huge pages of the file can be mapped as such.
+        // The offset in the file and the address are equal modulo kHugePage, so that the kernel can map huge pages of the file.
         const uint64_t lead = address % kHugePage;
         if (File* file = make(File::Kind::own, lead + length)) {
             file->pages = length / page_size();
@@ -174,8 +174,8 @@ uint64_t Files::place_in_pools(uint64_t address, uint64_t end, std::vector<Place
     return std::min(at, end) - address;
 }
 
-/// Returns the slot of a window, or nullptr if the window has no slot or one of the requested pages was used before. A used page
-/// may still be pinned, or be mapped at another address (mremap).
+/// Returns the slot of a window. Returns nullptr if the window has no slot, or if one of the requested pages of the slot is
+/// already used. A used page may still be pinned, or be mapped at another address (mremap).
 const Files::WindowSlot* Files::usable_slot(uint64_t window, uint64_t address, uint64_t end) const {
     const auto it = windows_.find(window);
     if (it == windows_.end()) return nullptr;
@@ -224,8 +224,8 @@ bool find_slots(File& pool, uint64_t count, uint64_t& first) {
 
 }  // namespace
 
-/// Allocates slots, preferably after the slot of the preceding window, so that adjacent memory remains one VMA and one piece. If
-/// those slots are taken, the function uses other free slots or creates a new pool.
+/// Allocates `count` adjacent slots. If possible, allocates the slots after the slot of the preceding window, so that adjacent
+/// memory remains one VMA and one piece. Otherwise uses other free slots or creates a new pool file.
 bool Files::take_slots(uint64_t window, uint64_t count, WindowSlot& first) {
     const auto before = windows_.find(window - window_bytes());
     if (before != windows_.end() && slots_free(*before->second.file, before->second.slot + 1, count)) {
@@ -255,7 +255,7 @@ bool Files::take_free_slots(uint64_t count, WindowSlot& first) {
 void Files::unplace(const Placement& placement) {
     File& file = *placement.file;
     if (file.kind == File::Kind::own) {
-        // If no part of the file is used, the file is removed. Otherwise the file keeps its length, with a hole.
+        // If no part of the file is used, remove() deletes the file. Otherwise the file keeps its length and has a hole.
         if (placement.offset % kHugePage + placement.length == file.length) remove(&file);
         return;
     }
@@ -269,7 +269,7 @@ void Files::unplace(const Placement& placement) {
 
 void Files::note_mapped(File& file, uint64_t offset, uint64_t length) {
     if (file.kind != File::Kind::pool) return;
-    constexpr uint64_t kNoWindow = 1;  // marks the slot as used by no window, because no window starts at this address
+    constexpr uint64_t kNoWindow = 1;  // marks a slot that is in use but has no window; no window starts at address 1
     const uint64_t end = std::min(offset + length, file.length);
     for (uint64_t at = offset; at < end;) {
         const uint64_t stop = std::min(end, window_of(at) + window_bytes());
@@ -343,7 +343,8 @@ bool Files::vmas_left() {
     return left;
 }
 
-/// Marks all mapped pages of own and pool files. Returns false if the kernel's table could not be read completely.
+/// Marks all mapped pages of own and pool files. Returns false if the function could not read the kernel's table of mappings
+/// completely.
 bool Files::mark_mapped() {
     char buffer[4096];
     MapsText maps(buffer);
@@ -394,8 +395,8 @@ void Files::collect() {
         file->mapped_pages.assign(file->slots.size(), 0);
         if (file->kind == File::Kind::pool && file->fd) pools.push_back(file.get());
     }
-    // The first pass may miss a mapping that another thread moves meanwhile. That mapping would lose its pages, so there are two
-    // passes.
+    // If another thread moves a mapping during the first pass, the pass may miss the mapping, and the mapping would lose its
+    // pages. So there are two passes.
     if (!mark_mapped() || !mark_mapped()) return;
     for (File* pool : pools) {
         if (check(pool)) collect_pool(*pool);

@@ -1,11 +1,13 @@
 #pragma once
-/// The files of registered memory, and the allocation of their space.
+/// The files of registered memory, and the allocation of the space in these files.
 ///
-/// A large range gets its own file. Small ranges share pool files of a fixed, sparse size, which are divided into slots of 16
-/// pages. A slot belongs to an aligned 16-page window of the address space. So adjacent pages that are adopted at different times
-/// are also adjacent in the file, and ten thousand registered heap buffers need only a few descriptors and a few VMAs. collect()
-/// reads from the kernel which pages are no longer mapped, and turns them into holes. Until then a page of a slot is used only
-/// once.
+/// A large range gets its own file. Small ranges share pool files. A pool file is a sparse file of fixed size and consists of
+/// slots of 16 pages. A slot belongs to an aligned 16-page window of the address space. So adjacent pages that are adopted at
+/// different times are also adjacent in the file. Ten thousand registered heap buffers need only a few descriptors and a few
+/// VMAs.
+///
+/// collect() finds the pages of the files that are no longer mapped, and turns these pages into holes. A page of a slot is not
+/// used a second time before collect() has turned it into a hole.
 ///
 /// The caller holds room_mutex.
 
@@ -18,7 +20,7 @@
 
 namespace roci::memory {
 
-/// The name of every adopted file. In /proc/self/maps it appears as "/memfd:roci-adopted (deleted)".
+/// The name of each memfd with adopted pages (adopt.hpp). In /proc/self/maps the name is "/memfd:roci-adopted (deleted)".
 inline constexpr char kMemfdName[] = "roci-adopted";
 inline constexpr char kMapsName[] = "/memfd:roci-adopted (deleted)";
 
@@ -41,8 +43,8 @@ struct File {
     uint64_t length;
     bool writable;
     uint64_t tokens = 0;
-    uint64_t released = 0;               ///< sequence number, among the releases of all files, of this file's last release
-    uint64_t pages = 0;                  ///< adopted pages, including unmapped ones that are not collected yet
+    uint64_t released = 0;               ///< Files::releases_ at the last release of this file
+    uint64_t pages = 0;                  ///< adopted pages, including unmapped pages before collect()
     bool mapped = false;                 ///< result of collect()'s scan
     std::vector<Slot> slots;             ///< pool files only
     std::vector<uint32_t> mapped_pages;  ///< pool files only: result of collect()'s scan
@@ -73,17 +75,17 @@ class Files {
 public:
     /// Returns the file with this identity, or null. For a file of the program `writable` must match too.
     File* find(uint64_t device, uint64_t inode, bool writable);
-    /// Returns true if the file is intact. Otherwise forgets the file's descriptor, removes the file unless it is pinned, and
-    /// returns false.
+    /// Returns true if the file is intact. Otherwise returns false, after it has dropped the file's descriptor and, unless the
+    /// file is pinned, removed the file.
     bool check(File* file);
     /// Adds a file that the program has mapped.
     File* add_foreign(Fd fd, uint64_t device, uint64_t inode, uint64_t length, bool writable);
 
-    /// Closes a file of the program that nothing uses.
+    /// If the file is a file of the program and no token pins it, closes the file.
     void remove_unused(File* file);
 
-    /// Allocates space in files for the pages of [address, +length). Returns the number of bytes: fewer than `length` if
-    /// descriptors or memory run out.
+    /// Allocates space in files for the pages of [address, +length) and appends the placements to `out`. Returns the number of
+    /// bytes: fewer than `length` if descriptors or memory run out.
     uint64_t place(uint64_t address, uint64_t length, std::vector<Placement>& out);
     /// Frees the space of a placement that was not used. The space must still be a hole.
     void unplace(const Placement& placement);
@@ -95,13 +97,14 @@ public:
 
     /// Frees pages that are neither pinned nor mapped any more.
     void collect();
-    /// Returns true if more pages were placed since the last collect() than remained in use after it, and more than 4096. Also
-    /// returns true after more than 8192 placements. So the cost of collect() is amortised.
+    /// Returns true if the number of pages placed since the last collect() exceeds both 4096 and the number of pages in use after
+    /// the last collect(). Also returns true after more than 8192 placements. So the cost of collect() is amortised.
     bool collect_due() const;
-    /// Returns false if the process has about 3/4 of its maximum number of VMAs (vm.max_map_count), because each adoption creates
-    /// VMAs.
+    /// Returns false if the process has at least about 3/4 of its maximum number of VMAs (vm.max_map_count). The caller then
+    /// adopts no memory, because each adoption creates VMAs.
     bool vmas_left();
-    /// Closes files that are not pinned, oldest release first, until the remaining ones have at most `bytes` of adopted pages.
+    /// Closes files that are not pinned, in the order of their last release, until the remaining unpinned files have at most
+    /// `bytes` of adopted pages.
     void give_up_idle(uint64_t bytes);
 
     uint64_t count() const { return files_.size(); }
@@ -142,7 +145,7 @@ private:
     uint64_t placements_ = 0;    ///< counted since the last collect()
     uint64_t live_pages_ = 0;    ///< counted by the last collect()
     uint64_t vmas_ = 0;          ///< counted by the last collect()
-    uint64_t refusals_ = 0;      ///< number of times that vmas_left() returned false since it last returned true
+    uint64_t refusals_ = 0;  ///< number of calls of vmas_left() since collect() first left too many VMAs; 0: enough VMAs are left
 };
 
 }  // namespace roci::memory

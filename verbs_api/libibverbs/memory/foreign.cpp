@@ -19,7 +19,8 @@ bool is_file(int fd, const Vma& vma) {
 }
 bool open_for_writing(int fd) { return (::fcntl(fd, F_GETFL) & O_ACCMODE) == O_RDWR; }
 
-/// Opens the file by its path. Checks the kind of file first, because opening a device can have side effects.
+/// Opens the file by its path. First checks that the path names the file of the mapping, because opening a device can have side
+/// effects.
 Fd open_path(const char* path, const Vma& vma, bool want_write) {
     struct stat st {};
     if (::stat(path, &st) != 0 || !is_file(st, vma)) return Fd();
@@ -33,8 +34,8 @@ Fd from_map_files(const Vma& vma, bool want_write) {
     return open_path(path, vma, want_write);
 }
 
-/// Duplicates a descriptor of the program for this file. With `want_write`, prefers a descriptor that is open for writing. If
-/// there is none, tries to reopen the file for writing.
+/// Duplicates a descriptor of the program for the file of the mapping. With `want_write`, prefers a descriptor that is open for
+/// writing. If no descriptor is open for writing, tries to reopen the file for writing.
 Fd from_open_descriptors(const Vma& vma, bool want_write) {
     DIR* folder = ::opendir("/proc/self/fd");
     if (!folder) return Fd();

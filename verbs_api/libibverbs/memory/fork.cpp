@@ -19,7 +19,7 @@
 namespace roci::memory {
 namespace {
 
-constexpr int kMostWaitMs = 60'000;  ///< limits the wait for a child, because a debugger may have stopped the child
+constexpr int kMostWaitMs = 60'000;  ///< longest wait for the child, because a debugger may have stopped the child
 
 int done_pipe[2] = {-1, -1};
 sigset_t mask_before;
@@ -29,8 +29,8 @@ void close_end(int end) {
     done_pipe[end] = -1;
 }
 
-/// Blocks all signals until in_parent() or in_child() is done, because a signal handler must not run in a child that still shares
-/// memory.
+/// Takes room_mutex and creates the pipe by which the parent waits. Also blocks all signals until in_parent() or in_child() is
+/// done, because a signal handler must not run in a child that still shares memory.
 void before_fork() {
     sigset_t all, mask;
     sigfillset(&all);
@@ -47,8 +47,8 @@ void leave() {
     pthread_sigmask(SIG_SETMASK, &mask, nullptr);
 }
 
-/// Waits until the child has copied the shared memory or has ended; in both cases the child's end of the pipe closes. Waits at
-/// most kMostWaitMs. Does not wait if there is no pipe.
+/// Waits until the child has copied the shared memory or has ended. In both cases poll() returns for the parent's end of the
+/// pipe. Waits at most kMostWaitMs per call of poll(). Does not wait if there is no pipe. Then undoes before_fork().
 void in_parent() {
     close_end(1);
     if (done_pipe[0] >= 0) {
@@ -62,7 +62,7 @@ void in_parent() {
 
 // ---- the child ------------------------------------------------------------------------------------------------------
 
-/// Copies the content from the file and skips holes. If `fd` is -1, copies from the mapping.
+/// Copies the content of a mapping to `to`. Reads from the file and skips holes. If `fd` is -1, reads from the mapping.
 bool copy_content(const Vma& vma, int fd, char* to) {
     const uint64_t length = vma.end - vma.start;
     if (fd < 0) {
@@ -95,14 +95,15 @@ bool replace_by_copy(const Vma& vma, int fd) {
 
 bool is_adopted(const Vma& vma) { return vma.shared && std::string_view(vma.name) == kMapsName; }
 
-/// Ends the child. Without a private copy the child would write into its parent's memory.
+/// Aborts the child. Without a private copy, the child would write into the memory of its parent.
 [[noreturn]] void give_up() {
     constexpr char kMessage[] = "rocinante: a fork's child could not get its own copy of registered memory; it ends here\n";
     [[maybe_unused]] const ssize_t n = ::write(STDERR_FILENO, kMessage, sizeof kMessage - 1);
     ::abort();
 }
 
-/// Runs while memory is still shared, so this function writes only to its stack and to this library's variables.
+/// Replaces all adopted mappings (adopt.hpp) of the child by private copies. The memory is still shared, so this function writes
+/// only to its stack and to variables of this library.
 void make_private() {
     char buffer[4096];
     MapsText maps(buffer);

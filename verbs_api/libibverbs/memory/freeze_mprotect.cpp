@@ -21,8 +21,8 @@
 namespace roci::memory {
 namespace {
 
-/// The frozen range. There is at most one, protected by room_mutex. frozen_count is odd while a range is frozen. Waiters sleep on
-/// frozen_count as a futex.
+/// The frozen range. room_mutex ensures that there is at most one frozen range. frozen_count is odd while a range is frozen.
+/// Threads that wait for the end of the freeze sleep on frozen_count as a futex.
 std::atomic<uint64_t> frozen_start{0}, frozen_end{0};
 std::atomic<uint32_t> frozen_count{0};
 
@@ -30,9 +30,10 @@ std::atomic<uint32_t> frozen_count{0};
 /// other slot first and then changes the index.
 struct sigaction previous[2];
 std::atomic<unsigned> previous_index{0};
-/// A record of the current call of the previous handler, to detect recursion. The previous handler may itself have saved
-/// on_fault() as its previous handler and call it. Such a call has the same thread and the same signal frame, and is deeper in
-/// the stack. If the previous handler leaves by longjmp(), the record remains, but the next fault is not deeper in the stack.
+/// A record of the current call of the previous handler, to detect recursion. The previous handler may have saved on_fault() as
+/// its own previous handler, and may call on_fault(). Such a call has the same thread and the same siginfo_t, and its frame is
+/// deeper in the stack. If the previous handler leaves by longjmp(), the record remains. The frame of the next fault is then not
+/// deeper in the stack.
 std::atomic<pid_t> chaining_thread{0};
 std::atomic<const void*> chaining_info{nullptr};
 std::atomic<uint64_t> chaining_frame{0};
@@ -51,8 +52,8 @@ bool is_write(const void* context) {
 #endif
 }
 
-/// Returns true if the faulting access may be repeated, because the freeze has ended or another thread has mapped or unprotected
-/// the page.
+/// Returns true if the current mapping permits the access that faulted. This is the case if the freeze has ended meanwhile, or if
+/// another thread has mapped or unprotected the page.
 bool now_permitted(uint64_t address, bool write) {
     char buffer[512];
     VmaFinder finder(buffer);
@@ -60,7 +61,7 @@ bool now_permitted(uint64_t address, bool write) {
     return finder.opened() && finder.find(address, vma, false) && (write ? vma.write : vma.read);
 }
 
-/// Waits until the address is no longer frozen. Returns false if it was not frozen.
+/// Waits until the address is no longer frozen. Returns false if the address was not frozen at the time of the call.
 bool wait_while_frozen(uint64_t address) {
     bool waited = false;
     for (;;) {
@@ -79,6 +80,8 @@ void default_action(int signal) {
     ::sigaction(signal, &action, nullptr);  // the repeated fault then ends the process with the right core dump
 }
 
+/// Calls the previous SIGSEGV handler. If there is no previous handler, or the previous handler has called on_fault(), restores
+/// the default action.
 /// @param frame  stack address of on_fault()'s frame
 void call_previous(int signal, siginfo_t* info, void* context, uint64_t frame) {
     const struct sigaction& action = previous[previous_index.load(std::memory_order_acquire)];
@@ -96,7 +99,7 @@ void call_previous(int signal, siginfo_t* info, void* context, uint64_t frame) {
         action.sa_sigaction(signal, info, context);
     else
         action.sa_handler(signal);
-    chaining_thread = 0;  // also prevents a tail call: the handler would run at the stack depth of on_fault()
+    chaining_thread = 0;  // this store also prevents a tail call, in which the handler would run at the stack depth of on_fault()
 }
 
 void on_fault(int signal, siginfo_t* info, void* context) {
@@ -107,8 +110,8 @@ void on_fault(int signal, siginfo_t* info, void* context) {
     if (!ours) call_previous(signal, info, context, reinterpret_cast<uint64_t>(__builtin_frame_address(0)));
 }
 
-/// Installs on_fault() in front of the current handler. on_fault() stays installed, because a thread that has faulted may enter
-/// it long after the freeze has ended.
+/// Installs on_fault() as the SIGSEGV handler and saves the current handler in `previous`. on_fault() stays installed, because a
+/// thread that has faulted may enter on_fault() long after the freeze has ended.
 bool install() {
     struct sigaction current {};
     if (::sigaction(SIGSEGV, nullptr, &current) != 0) return false;
@@ -123,7 +126,8 @@ bool install() {
     return ::sigaction(SIGSEGV, &ours, nullptr) == 0;
 }
 
-/// Returns true if the thread has SIGSEGV blocked. With SIGSEGV blocked, a write to a frozen page would kill the process.
+/// Returns true if the thread has SIGSEGV blocked, or if the state of a running thread cannot be read. If a thread with SIGSEGV
+/// blocked wrote to a frozen page, the kernel would kill the process.
 bool thread_blocks_sigsegv(const char* tid) {
     char path[64], text[4096];
     std::snprintf(path, sizeof path, "/proc/self/task/%.20s/status", tid);
@@ -136,7 +140,8 @@ bool thread_blocks_sigsegv(const char* tid) {
     return !field || (std::strtoull(field + 7, nullptr, 16) >> (SIGSEGV - 1) & 1);
 }
 
-/// Returns another thread that has SIGSEGV blocked, 0 if there is none, or -1 if the threads cannot be listed.
+/// Returns the id of another thread that has SIGSEGV blocked, 0 if there is no such thread, or -1 if the threads cannot be
+/// listed.
 pid_t thread_that_blocks_sigsegv() {
     DIR* tasks = ::opendir("/proc/self/task");
     if (!tasks) return -1;
@@ -152,15 +157,16 @@ pid_t thread_that_blocks_sigsegv() {
     return found;
 }
 
-/// The state of a thread. Two successive looks show whether the thread waited for a CPU in between. `started` distinguishes the
-/// thread from an earlier one with the same id.
+/// The state of a thread at one moment. A comparison of two successive states shows whether the thread waited for a CPU in
+/// between. `started` distinguishes the thread from an earlier thread with the same id.
 struct ThreadLook {
     char state = 0;
     uint64_t run_time = 0;  ///< nanoseconds
     uint64_t started = 0;
 };
 
-/// Returns field `n` (3 or higher) of /proc/…/stat. Starts after the thread's name, because the name may contain any character.
+/// Returns field `n` (3 or higher) of /proc/…/stat. Counts the fields after the thread's name, because the name may contain
+/// spaces.
 const char* stat_field(const char* text, int n) {
     const char* at = std::strrchr(text, ')');
     for (int i = 2; at != nullptr && i < n; i++) {
@@ -194,12 +200,13 @@ ThreadLook look_at(pid_t tid) {
 }
 
 /// Returns false if another thread keeps SIGSEGV blocked. A thread blocks all signals for a short time when it starts and in some
-/// functions of the C library. So this function waits for a thread that blocks SIGSEGV, but not again for a thread that kept it
-/// blocked before. On a busy machine the thread may wait long for a CPU; such time does not count.
+/// functions of the C library. So this function waits until no thread has SIGSEGV blocked, but at most 100 ms. The time in which
+/// the blocking thread waits for a CPU does not count, up to 20 s. If an earlier call has waited for the same thread without
+/// success, the function does not wait again.
 bool nobody_blocks_sigsegv() {
     static pid_t known = 0;  // protected by room_mutex
     static uint64_t known_start = 0;
-    constexpr int kTries = 200, kMostTries = 40'000;  // 100 ms of the thread's own time, 20 s in total
+    constexpr int kTries = 200, kMostTries = 40'000;  // 100 ms without the waits for a CPU, 20 s in total
     const timespec pause{.tv_sec = 0, .tv_nsec = 500'000};
     pid_t blocker = 0;
     ThreadLook last;

@@ -22,11 +22,12 @@ namespace {
 constexpr uint64_t kWpShared = 1ull << 12;       ///< UFFD_FEATURE_WP_HUGETLBFS_SHMEM, Linux 5.19
 constexpr uint64_t kWpUnpopulated = 1ull << 13;  ///< UFFD_FEATURE_WP_UNPOPULATED, Linux 6.4
 
-/// The feature sets to request, the best first. If the kernel refuses a set with unknown features, open() requests the next set.
+/// The sets of userfaultfd features to request, the best set first. If the kernel refuses a set because of unknown features,
+/// open() requests the next set.
 constexpr uint64_t kFeatureSets[] = {kWpShared | kWpUnpopulated, kWpShared, 0};
 std::atomic<unsigned> feature_set{0};
 
-/// Opens a userfaultfd. With privilege, the userfaultfd also blocks writes by the kernel. Without privilege, it blocks only
+/// Opens a userfaultfd. If the process is privileged, the userfaultfd also blocks writes by the kernel. Otherwise it blocks only
 /// writes in user mode.
 Fd open_uffd() {
     Fd fd(static_cast<int>(::syscall(SYS_userfaultfd, O_CLOEXEC)));
@@ -34,8 +35,8 @@ Fd open_uffd() {
     return fd;
 }
 
-/// Returns true if the userfaultfd has its own inode. Kernels before 5.12 give all userfaultfds the same inode, so a kept
-/// descriptor could not be distinguished from a userfaultfd of the program.
+/// Returns true if the userfaultfd has its own inode. Kernels before 5.12 give all userfaultfds the same inode. On such a kernel,
+/// KeptFd could not distinguish the library's userfaultfd from a userfaultfd of the program.
 bool can_be_told(int fd) {
     const Fd other(::eventfd(0, EFD_CLOEXEC));
     struct stat ours {
@@ -85,7 +86,8 @@ public:
         return enlist(address, length, UFFDIO_REGISTER_MODE_WP | UFFDIO_REGISTER_MODE_MISSING);
     }
 
-    /// The kernel can add a mode to a registered range but not remove one. So the range is registered anew.
+    /// The kernel can add a mode to a registered range, but cannot remove a mode. So this function unregisters the range and
+    /// registers it again.
     void let_in(uint64_t address, uint64_t length) override {
         uffdio_range range{address, length};
         ::ioctl(fd_, UFFDIO_UNREGISTER, &range);  // also wakes the threads

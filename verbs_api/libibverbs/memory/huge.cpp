@@ -30,10 +30,10 @@ bool Collapser::make_huge(uint64_t address, uint64_t length, uint64_t offset) {
     const int flags = MAP_SHARED | MAP_FIXED;
     if (::mmap(aligned, kHugePage, PROT_READ | PROT_WRITE, flags, fd_, static_cast<off_t>(offset)) == MAP_FAILED) return false;
     const int saved = errno;
-    const char zero = 0;  // the kernel collapses a range only if it contains a page
+    const char zero = 0;  // the kernel collapses a range only if the range contains a page
     const bool made =
         ::pwrite(fd_, &zero, 1, static_cast<off_t>(offset)) == 1 && ::madvise(aligned, kHugePage, MADV_COLLAPSE) == 0;
-    refused_ = !made && errno != EAGAIN;  // a further attempt would search as long for a huge page and fail too
+    refused_ = !made && errno != EAGAIN;  // a further attempt would take the same time to search for a huge page, and fail too
     errno = saved;
     return made;
 }

@@ -1,5 +1,5 @@
 #pragma once
-/// Puts huge pages into parts of a memfd.
+/// Allocates huge pages in a memfd.
 
 #include <cstdint>
 
@@ -16,8 +16,8 @@ public:
     Collapser& operator=(const Collapser&) = delete;
 
     /// Turns the hole [offset, +length), which will be mapped at `address`, into one huge page of zeros. Returns false if the
-    /// hole does not have the size of a huge page, if offset or address is not aligned to a huge page, or if the kernel has no
-    /// huge page or cannot make one (before Linux 6.1).
+    /// hole does not have the size of a huge page, or if `offset` or `address` is not aligned to a huge page. Also returns false
+    /// if the kernel has no free huge page or has no MADV_COLLAPSE (before Linux 6.1).
     bool make_huge(uint64_t address, uint64_t length, uint64_t offset);
 
 private:

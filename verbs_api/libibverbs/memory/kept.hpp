@@ -1,7 +1,7 @@
 #pragma once
-/// A descriptor that the library keeps between registrations. If this process was created by clone() or _Fork(), which run no
-/// fork handlers, the descriptor may still belong to the parent. If the program closes all its descriptors, the number of this
-/// descriptor may be reused. So each use checks the process and the file.
+/// A descriptor that the library keeps open between registrations. Each use checks the process and the file, for two reasons. If
+/// clone() or _Fork() created this process, no fork handler ran, and the descriptor still belongs to the parent. If the program
+/// has closed all its descriptors, the number of this descriptor may now belong to another file.
 
 #include <sys/stat.h>
 
@@ -25,7 +25,7 @@ public:
         inode_ = st.st_ino;
         process_ = ::getpid();
     }
-    /// Returns the descriptor, or -1 if there is none that this process may use.
+    /// Returns the descriptor. Returns -1 if there is no descriptor, or if the descriptor fails the checks above.
     int get() const { return process_ == ::getpid() && is_same() ? fd_.get() : -1; }
     /// Closes the descriptor, unless its number now belongs to another file.
     void drop() {

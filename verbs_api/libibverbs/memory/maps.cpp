@@ -12,7 +12,7 @@
 namespace roci::memory {
 namespace {
 
-/// The kernel's struct (include/uapi/linux/fs.h of 6.11). The headers of Debian 12 do not have it yet.
+/// The struct procmap_query of include/uapi/linux/fs.h (Linux 6.11). The headers of Debian 12 do not have this struct.
 struct ProcmapQuery {
     uint64_t size, flags, address;
     uint64_t start, end, vma_flags, vma_page_size, offset, inode;
@@ -101,8 +101,8 @@ VmaFinder::VmaFinder(std::span<char> buffer, KeptFd* kept)
     text_ = MapsText(buffer);
 }
 
-/// Opens the descriptor for queries and probes it by one query. Does not probe a kept descriptor, because a query by it has
-/// already succeeded.
+/// Opens the descriptor for queries and probes it by one query. A kept descriptor needs no probe, because a query with this
+/// descriptor has already succeeded.
 void VmaFinder::open_query(KeptFd* kept) {
     query_fd_ = kept != nullptr ? kept->get() : -1;
     fast_ = query_fd_ >= 0;

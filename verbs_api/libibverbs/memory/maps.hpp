@@ -17,12 +17,12 @@ struct Vma {
     uint64_t inode;       ///< 0 if the mapping has no file
     uint64_t device;      ///< as st_dev
     bool read, write, execute, shared;
-    char name[256];  ///< path, or a name like [heap]; empty if the mapping has no name or the name is longer
+    char name[256];  ///< path, or a name like [heap]; empty if the mapping has no name or the name does not fit
 
     int protection() const;  ///< PROT_*
 };
 
-/// Reads /proc/self/maps line by line, ascending.
+/// Reads /proc/self/maps line by line, in ascending order of addresses.
 class MapsText {
 public:
     explicit MapsText(std::span<char> buffer);
@@ -43,7 +43,8 @@ private:
 /// Finds VMAs by address. Successive calls pass ascending addresses.
 class VmaFinder {
 public:
-    /// @param kept  the descriptor for queries that is kept between uses; if null, the finder opens its own
+    /// @param kept  the descriptor for queries that the caller keeps for later finders; if null, the finder opens its own
+    /// descriptor
     explicit VmaFinder(std::span<char> buffer, KeptFd* kept = nullptr);
     bool opened() const { return fast_ || text_.opened(); }
     /// Finds the VMA that contains `address`. Returns false if nothing is mapped there.
@@ -62,7 +63,7 @@ private:
     bool have_ahead_ = false;
 };
 
-/// For tests: disables PROCMAP_QUERY, as on older kernels.
+/// Disables PROCMAP_QUERY, so that tests cover the code for older kernels.
 void forbid_procmap_query(bool forbid);
 
 }  // namespace roci::memory

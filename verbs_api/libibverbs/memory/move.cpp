@@ -36,8 +36,8 @@ __attribute__((no_sanitize("address"))) bool all_zero(const uint64_t* page, uint
     return true;
 }
 
-/// Maps untouched pages to the zero page, because a page without a page table entry cannot be write-protected. A first write to
-/// such a page during the freeze would be lost.
+/// Maps untouched pages to the zero page. A page without a page table entry cannot be write-protected, and a first write to such
+/// a page during the freeze would be lost.
 bool populate_for_reading(uint64_t address, uint64_t length) {
     if (::madvise(pointer(address), length, MADV_POPULATE_READ) == 0) return true;
     if (errno != EINVAL) return false;  // a part of the range is unmapped or poisoned
@@ -77,7 +77,7 @@ bool replace(const Move& step) {
                   static_cast<off_t>(step.offset)) != MAP_FAILED;
 }
 
-/// Adds the pages with data to the page table, so that the program does not fault on each of them.
+/// Adds the pages with data to the page table, so that the program's next accesses to these pages cause no page faults.
 void populate(const Move& step, uint64_t copied) {
     const int advice = step.protection & PROT_WRITE ? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
     if (copied == step.length) {  // all pages have data
@@ -114,8 +114,8 @@ public:
     Mover(const Move& move, Freezer& freezer)
         : freezer_(freezer), view_(!move.shared && move.length >= kLeastToLookAt), collapser_(move.fd) {}
 
-    /// Moves the untouched pages at the start of `rest` as a whole, because their number may be huge. Returns the bytes moved; 0
-    /// if a step must be moved first.
+    /// Moves the untouched pages at the start of `rest` all at once, because their number may be huge. Returns the number of
+    /// bytes moved. Returns 0 if there are too few untouched pages or they cannot be blocked; the caller then calls move().
     uint64_t move_untouched(const Move& rest) {
         if (rest.length < kLeastUntouched) return 0;
         Move run = rest;
@@ -124,7 +124,7 @@ public:
         if (run.length < kLeastUntouched) return 0;
         const bool locked = is_locked(run);
         if (!freezer_.keep_out(run.address, run.length)) return 0;
-        // Looks again, because a thread may have touched a page before keep_out().
+        // The second look detects pages that a thread has touched between the first look and keep_out().
         if (view_.untouched_bytes(run.address, run.length) != run.length || !replace(run)) {
             freezer_.let_in(run.address, run.length);
             return 0;
@@ -134,9 +134,11 @@ public:
         return run.length;
     }
 
+    /// Moves at most kMoveStep bytes. Returns false if the pages cannot be frozen, copied or replaced.
     bool move(const Move& step) {
         const PageView::State before = view_.look(step.address, step.length);
-        // If all pages are touched, the huge page is made while the file's range is still a hole. So nothing is copied twice.
+        // If all pages are touched, the huge page is created while the range of the file is still a hole. A later collapse would
+        // copy the pages a second time.
         const bool huge = before == PageView::State::touched && collapser_.make_huge(step.address, step.length, step.offset);
         const bool locked = is_locked(step);
         if (!freeze(step, before)) {
@@ -144,7 +146,7 @@ public:
             return false;
         }
         uint64_t copied = 0;
-        // Checks again, because a thread may have written between look() and the freeze.
+        // holds_nothing() detects writes between look() and the freeze.
         const bool untouched = before == PageView::State::untouched && view_.holds_nothing(step.address, step.length);
         const bool moved = (untouched || copy(step, huge, copied)) && replace(step);
         freezer_.thaw(step.address, step.length, step.protection, moved);
@@ -158,7 +160,7 @@ public:
     }
 
 private:
-    static constexpr uint64_t kLeastToLookAt = 256 << 10;  ///< below this size a look costs more than it may save
+    static constexpr uint64_t kLeastToLookAt = 256 << 10;  ///< for a smaller range, reading the pagemap costs more than it saves
     static constexpr uint64_t kLeastUntouched = 8 * kMoveStep;
 
     bool freeze(const Move& step, PageView::State before) {

@@ -16,15 +16,18 @@ struct Move {
     uint64_t offset;
 };
 
-/// The number of bytes that are frozen and moved at a time: one huge page, so that a huge page is moved as a whole. A writer
-/// usually waits at most about 1 ms.
+/// The number of bytes that are frozen and moved at a time. It is the size of a huge page, so that a huge page is moved as a
+/// whole. A writer usually waits at most about 1 ms.
 inline constexpr uint64_t kMoveStep = kHugePage;
 
-/// Moves the pages in ascending order. If the program has touched all pages of an aligned 2 MiB block, and the file's offset is
-/// aligned too, the block becomes a huge page of the file (MADV_COLLAPSE, Linux 6.1). MADV_COLLAPSE does not depend on
-/// /sys/kernel/mm/transparent_hugepage/shmem_enabled. Long ranges of untouched pages are replaced as a whole (Linux 6.7). Outside
-/// huge pages, pages that are untouched or contain only zeros stay holes in the file and use no memory.
-/// @return bytes moved; less than the length if memory ran out, or if a part of the mapping cannot be frozen or replaced
+/// Moves the pages in ascending order.
+///
+/// If the program has touched all pages of an aligned 2 MiB block, and the file's offset is aligned too, the block becomes a huge
+/// page of the file (MADV_COLLAPSE, Linux 6.1). MADV_COLLAPSE does not depend on
+/// /sys/kernel/mm/transparent_hugepage/shmem_enabled. A long range of untouched pages is replaced in one step (Linux 6.7). Except
+/// in huge pages, a page that is untouched or contains only zeros remains a hole in the file and uses no memory.
+/// @return number of bytes moved. It is less than the length if memory ran out, or if a part of the mapping cannot be frozen or
+///         replaced.
 uint64_t move_pages(const Move& move, Freezer& freezer);
 
 }  // namespace roci::memory

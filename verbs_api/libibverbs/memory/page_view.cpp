@@ -21,7 +21,7 @@ struct ScanArguments {
     uint64_t inverted, required, any_of, returned;
 };
 constexpr unsigned long kScan = _IOWR('f', 16, ScanArguments);
-constexpr uint64_t kIsPresent = 1 << 3, kIsSwapped = 1 << 4;  ///< kIsSwapped: any entry that is neither present nor empty
+constexpr uint64_t kIsPresent = 1 << 3, kIsSwapped = 1 << 4;  ///< kIsSwapped: the entry is neither present nor empty
 
 bool all(const uint64_t* entries, uint64_t count, uint64_t bits) {
     return std::all_of(entries, entries + count, [bits](uint64_t e) { return (e & bits) == bits; });
@@ -60,8 +60,8 @@ uint64_t PageView::untouched_bytes(uint64_t address, uint64_t length) const {
     return n == 0 ? length : first.start - address;
 }
 
-/// The freezer changes the entries of all untouched pages alike, so all entries must be equal. A page that was touched since
-/// look() is present, because no page is swapped out that soon.
+/// The freezer changes the pagemap entries of all untouched pages in the same way, so the entries of untouched pages are equal.
+/// If a page was touched since look(), its entry is present, because the kernel does not swap a page out so soon.
 bool PageView::holds_nothing(uint64_t address, uint64_t length) const {
     uint64_t entries[kMost];
     if (!read(address, length, entries) || (entries[0] & (kPresent | kGuard)) != 0) return false;

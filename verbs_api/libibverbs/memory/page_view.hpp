@@ -18,13 +18,13 @@ public:
     /// @param wanted  if false, look() always returns State::unknown
     explicit PageView(bool wanted);
 
-    /// Returns the state of at most kMoveStep bytes, in whole pages.
+    /// Returns the state of the pages of [address, +length). The range has whole pages and at most kMoveStep bytes.
     State look(uint64_t address, uint64_t length) const;
     /// Returns true if the pages are still untouched. Called after look() has returned State::untouched and a freezer has
     /// write-protected the pages.
     bool holds_nothing(uint64_t address, uint64_t length) const;
     /// Returns the number of bytes from `address` to the first page that was touched, at most `length`. The cost depends on the
-    /// page tables that exist, not on the length. Returns 0 if the kernel has no PAGEMAP_SCAN (Linux 6.7).
+    /// number of existing page tables and not on the length. Returns 0 if the kernel has no PAGEMAP_SCAN (before Linux 6.7).
     uint64_t untouched_bytes(uint64_t address, uint64_t length) const;
 
 private:

@@ -50,9 +50,9 @@ private:
     int fd_;
 };
 
-/// Blocks signals and cancellation in the calling thread during the lifetime of the object. Used around freeze() and thaw()
-/// (freeze.hpp): if a signal handler wrote to a frozen page, the handler would wait for ever, because its thread must call
-/// thaw().
+/// Blocks signals and cancellation in the calling thread during the lifetime of the object. The thread that calls freeze() and
+/// thaw() (freeze.hpp) needs this object. If a signal handler of this thread wrote to a frozen page, the handler would wait for
+/// ever, because the same thread must call thaw().
 class Undisturbed {
 public:
     Undisturbed() {
