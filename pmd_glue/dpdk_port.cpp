@@ -202,8 +202,9 @@ int rx_interrupt(uint16_t port, uint16_t queue) {
 
 namespace {
 
-/// Returns a configuration. If the port supports RSS, the configuration distributes flows over the queues by addresses and UDP
-/// ports. The distribution only improves speed, because an engine passes frames for the QPs of another engine to that engine.
+/// Returns the configuration of an ethdev. If the ethdev supports RSS, the configuration distributes flows over the queues by
+/// addresses and UDP ports. The distribution only improves speed, because an engine passes frames for the QPs of another engine
+/// to that engine.
 rte_eth_conf configuration(const rte_eth_dev_info& info, uint16_t queues) {
     rte_eth_conf conf{};
     if (queues > 1 && info.flow_type_rss_offloads != 0) {

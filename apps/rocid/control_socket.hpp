@@ -95,7 +95,7 @@ private:
     SessionHandler handler_;
     Reaper& reaper_;
     int epoll_ = -1, listen_ = -1;
-    int spare_ = -1;  ///< if rocid has no free descriptor, this one is closed to accept and refuse a connection
+    int spare_ = -1;  ///< reserve: closed to accept and refuse a connection if no descriptor is free
     std::unordered_map<int, Connection> connections_;
     std::set<std::pair<Nanos, int>> paused_;  ///< paused connections: end of the pause, descriptor
     std::unordered_map<int, int> owner_of_pidfd_;

@@ -243,7 +243,7 @@ Daemon::~Daemon() {
     metrics_.reset();
     if (device_page_ != nullptr) device_page_->end();
     socket_.reset();        // ends the sessions while the engines still run
-    slow_threads_.reset();  // waits up to a second for submitted requests, because they use memory of the conductor
+    slow_threads_.reset();  // waits up to one second for submitted requests, which use memory of the conductor
     conductor_.reset();
     captures_.reset();
     if (events_ != nullptr) events_->stop();  // because the event thread reads the engines' rings

@@ -170,7 +170,7 @@ std::vector<int> new_sockets(const std::vector<int>& before) {
 
 /// Finds the descriptors that wake a sleeping engine: the port's interrupts, or the sockets that its driver has opened.
 void find_signals(OpenPort& p, const std::vector<int>& before, uint16_t queues) {
-    if (!p.signals.empty()) return;  // open_udp() or start_xdp() has set them per queue
+    if (!p.signals.empty()) return;  // open_udp() or start_xdp() has set `signals`
     std::vector<int> fds;
     for (uint16_t q = 0; q < queues; ++q)
         if (const int fd = pmd::rx_interrupt(p.queue(q).port, p.queue(q).queue); fd >= 0) fds.push_back(fd);

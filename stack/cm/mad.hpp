@@ -20,7 +20,7 @@ inline constexpr uint16_t kPermissiveLid = 0xffff;  ///< RoCE has no LIDs
 
 using Mad = std::array<uint8_t, kMadLength>;
 
-/// Attribute IDs of the class (IBA table 106).
+/// Attribute IDs of the communication management class (IBA table 106).
 enum class Attribute : uint16_t { req = 0x10, mra, rej, rep, rtu, dreq, drep, sidr_req, sidr_rep, lap, apr };
 const char* attribute_name(Attribute a);
 

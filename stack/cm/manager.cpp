@@ -12,8 +12,9 @@ namespace {
 
 /// The manager first repeats a message after 1/2^kEarlyShift of the response time. Each further pause is 1.5 times as long as the
 /// previous pause, up to the full response time. So a few lost messages cost little time, and a slow peer gets few repetitions.
-/// The manager sends at most max_retries repetitions (IBA 12.7.27). After a DREQ, the manager gives up one pause after the last
-/// repetition. After any other message, the manager gives up max_retries + 1 full response times after the first transmission.
+/// The manager sends at most max_retries repetitions (IBA 12.7.27). If a DREQ stays unanswered, the manager gives up one pause
+/// after the last repetition. If any other message stays unanswered, the manager gives up max_retries + 1 full response times
+/// after the first transmission.
 constexpr unsigned kEarlyShift = 5;
 
 template <size_t N>

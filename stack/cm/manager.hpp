@@ -132,7 +132,7 @@ struct SidrSpec {
 struct Config {
     uint32_t first_id = 1;             ///< first communication ID; should differ between runs of rocid
     uint32_t max_connections = 65536;  ///< limit of the number of connections in all states together
-    uint8_t response_timeout = 20;     ///< local and remote response timeout in sent REQs; 4.096 us * 2^n
+    uint8_t response_timeout = 20;     ///< time to wait for the answer to a REQ or SIDR_REQ; 4.096 us * 2^n
     uint8_t max_retries = 15;
     uint8_t mra_timeout = 24;  ///< service timeout in sent MRAs; 4.096 us * 2^n
 };

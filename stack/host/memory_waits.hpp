@@ -29,7 +29,7 @@ public:
     /// Takes over a region that engines cannot look up any more. Frees the region, and then releases `process`, when in_use() of
     /// the region returns false.
     void free_later(Region region, std::shared_ptr<mem::RemoteProcess> process);
-    /// Stores a request that failed with Outcome::waits_for_memory. The next effective look() returns the request.
+    /// Stores a request that failed with Outcome::waits_for_memory. The first look() after next_deadline() returns it.
     void hold(Nanos now, MemoryWait request);
     void forget(uint32_t session);
 

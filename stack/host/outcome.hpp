@@ -1,4 +1,4 @@
-// The result of a handler: an errno, and one line of text that tells the program's author the reason.
+// The result of a handler: an errno, and one line of text with the reason for the program's author.
 #pragma once
 
 #include <cerrno>

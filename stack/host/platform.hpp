@@ -52,8 +52,8 @@ public:
     /// Maps a client's file as memory for queues. Ensures that the client cannot remove pages from the file. On failure, the
     /// result has base == nullptr, and `why` is set to the reason. Takes over the descriptor, also on failure.
     virtual SharedMemory map_chunk(int fd, uint64_t length, std::string& why) = 0;
-    /// Returns true if rocid may allocate another `bytes` within the limit of its control group. Otherwise sets `why` to the
-    /// reason.
+    /// Returns true if rocid may allocate another `bytes` bytes within the memory limit of its control group. Otherwise sets
+    /// `why` to the reason.
     virtual bool has_memory(uint64_t bytes, std::string& why) {
         (void)bytes, (void)why;
         return true;

@@ -79,7 +79,7 @@ struct Conductor::State {
 
     uint32_t new_pd_number();
     /// Returns a new key for a key index. The low 8 bits of a key are its variant. The first variant of an index is random, and
-    /// each new key has the next variant. So a stale key becomes valid again only after 256 new keys.
+    /// each new key has the next variant. So a stale key does not become valid again soon.
     Key new_key(uint32_t index) { return {index << 8 | ++key_variant[index]}; }
     /// Returns true for root and the user of rocid.
     bool privileged(const Client& who) const { return who.uid == 0 || who.uid == platform.uid(); }

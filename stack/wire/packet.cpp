@@ -196,7 +196,7 @@ Verdict parse(const uint8_t* frame, uint32_t length, Packet& out, bool check_icr
     if (room < info.header_length) return Verdict::short_for_opcode;
     const uint32_t padded = room - info.header_length;
     const uint32_t pad = second >> 4 & 3;
-    if (pad > padded || padded % 4 != 0) return Verdict::bad_pad;  // headers are multiples of 4 (IBA 9.2.4)
+    if (pad > padded || padded % 4 != 0) return Verdict::bad_pad;  // payload plus padding is a multiple of 4 (IBA 9.2.4)
     if (padded != pad && !info.has(kPayload)) return Verdict::unexpected_payload;
     if (icrc_said == HeaderChecksum::wrong) return Verdict::bad_icrc;
     if (check_icrc && icrc_said == HeaderChecksum::unknown) {

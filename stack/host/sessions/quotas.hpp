@@ -34,7 +34,7 @@ Nanos not_before(const State&, const Client&);
 /// as the user has a session.
 qp::UserRate* rate_of(State&, const Client&);
 
-/// Removes the rates and refusal counts of users without sessions whose rates equal the rates of a new user. Does nothing until
+/// Removes the rates and refusal counts of users without sessions whose rates are unused, as for a new user. Does nothing until
 /// the number of users has doubled since the last removal.
 void forget_idle_users(State&);
 
