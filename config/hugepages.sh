@@ -1,7 +1,7 @@
 #!/bin/sh
-# Reserves 2 MiB hugepages for rocid, until the next boot. Without an argument, prints the numbers of reserved and of free pages.
+# Reserves PAGES hugepages of 2 MiB for rocid, until the next boot. Without an argument, prints the numbers of reserved and of free pages.
 #   config/hugepages.sh [PAGES]
-# With the default configuration (one engine) rocid takes about 28 pages. The queues of its clients take more.
+# With the default configuration (one engine), rocid uses about 28 pages. The queues of clients use further pages.
 set -eu
 pool=/sys/kernel/mm/hugepages/hugepages-2048kB
 if [ ! -d "$pool" ]; then

@@ -26,7 +26,8 @@ struct Reading {
     Nanos time = 0;
 };
 
-/// Reads both clocks as close together as possible: takes the fastest of several readings.
+/// Reads the TSC and CLOCK_MONOTONIC at nearly the same time. Returns the reading that took the shortest time of several
+/// readings.
 Reading read_both() {
     Reading best;
     uint64_t shortest = ~uint64_t{0};
@@ -41,8 +42,8 @@ Reading read_both() {
     return best;
 }
 
-/// Measures the rate of the TSC against CLOCK_MONOTONIC. DPDK rounds its own measurement to 10 MHz. With that rate, the clock
-/// could drift by up to 0.2 %.
+/// Measures the rate of the TSC in Hz by CLOCK_MONOTONIC. DPDK rounds its own measurement to 10 MHz. With the rounded rate, the
+/// clock could drift by up to 0.2 %.
 uint64_t measured_hz() {
     constexpr timespec kPause{0, 50'000'000};
     const Reading first = read_both();

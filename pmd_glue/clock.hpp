@@ -1,5 +1,5 @@
-// The clock of the lcores. It gives nanoseconds of CLOCK_MONOTONIC. If the TSC is invariant, the time is computed from the TSC
-// without a system call.
+// The clock of the lcores. The clock returns nanoseconds of CLOCK_MONOTONIC. If the TSC is invariant, the clock computes the time
+// from the TSC without a system call.
 #pragma once
 
 #include <rte_cycles.h>
@@ -10,8 +10,8 @@ namespace roci::pmd {
 
 __extension__ typedef unsigned __int128 Uint128;
 
-/// Starts at the value of CLOCK_MONOTONIC at construction and advances at the TSC's rate. A TSC that is not invariant may stop or
-/// change its rate, so on such a processor now() calls the slower clock_gettime().
+/// The clock starts at the value of CLOCK_MONOTONIC at construction and advances at the TSC's rate. A TSC that is not invariant
+/// may stop or change its rate. With such a TSC, now() calls the slower clock_gettime().
 class Clock final : public TimeSource {
 public:
     /// Must be called after the initialisation of EAL. Measures the rate of the TSC for 50 ms.
@@ -24,7 +24,7 @@ public:
     Nanos at(uint64_t tsc) const { return base_ + Nanos((static_cast<Uint128>(tsc - base_tsc_) * scale_) >> kShift); }
     bool uses_tsc() const { return scale_ != 0; }
     static Nanos monotonic();
-    /// Returns the offset to add to a time of this clock to get nanoseconds since 1970.
+    /// Returns the difference between nanoseconds since 1970 and a time of this clock.
     static int64_t to_realtime();
 
 private:

@@ -17,8 +17,8 @@ namespace {
 constexpr uint32_t kCache = 512;
 constexpr uint32_t kRoom = (wire::kMaxFrame + 63 + 127) / 128 * 128;
 
-/// Converts the port's result of the checksum check. A device without a wire may report "none": the frame needs no checksum.
-/// RoCEv2 requires a checksum, so "none" is treated as "unknown" and the parser verifies the checksum.
+/// Converts the result of the port's checksum check. A virtual device may report "none", which means that the frame needs no
+/// checksum. RoCEv2 requires a checksum, so the function returns `unknown` for "none", and the parser verifies the checksum.
 wire::HeaderChecksum said_of(uint64_t flags) {
     const uint64_t said = flags & RTE_MBUF_F_RX_IP_CKSUM_MASK;
     if (said == RTE_MBUF_F_RX_IP_CKSUM_GOOD) return wire::HeaderChecksum::right;
@@ -37,10 +37,12 @@ void add(std::atomic<uint64_t>& counter, uint64_t n) {
     counter.store(counter.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
 }
 
-/// Returns true if the mbuf can go back to its pool as it is: one segment in its own buffer, and no other reference.
+/// Returns true if the mbuf can be returned to its pool without changes. Such an mbuf has one segment in its own buffer and one
+/// reference.
 bool is_plain(const rte_mbuf& m) { return rte_mbuf_refcnt_read(&m) == 1 && m.nb_segs == 1 && RTE_MBUF_DIRECT(&m); }
 
-/// Frees mbufs. Those of `pool` that are plain go back at once. rte_pktmbuf_free_bulk() would read a second cache line per mbuf.
+/// Frees mbufs. Returns plain mbufs of `pool` to the pool in bulk, because rte_pktmbuf_free_bulk() would read a second cache line
+/// per mbuf.
 template <class Frame>
 void free_mbufs(const MbufPool& pool, const Frame* frames, unsigned count) {
     void* plain[DpdkPort::kMaxBurst];
@@ -66,8 +68,8 @@ void free_mbufs(const MbufPool& pool, const Frame* frames, unsigned count) {
 }  // namespace
 
 MbufPool::MbufPool(const std::string& name, uint32_t count, int socket, uint32_t room) : room_(room != 0 ? room : kRoom) {
-    // Only one lcore allocates and frees. The pool therefore uses the single-producer, single-consumer ring. A cache in front of
-    // the ring keeps recently used frames in the processor's caches.
+    // Only one lcore allocates and frees mbufs. So the pool uses the ring for a single producer and a single consumer. The
+    // mempool cache of kCache mbufs is in front of the ring, so the lcore reuses mbufs that are still in the processor's caches.
     pool_ = rte_pktmbuf_pool_create_by_ops(name.c_str(), count, kCache, 0, uint16_t(RTE_PKTMBUF_HEADROOM + room_), socket,
                                            "ring_sp_sc");
     if (pool_ == nullptr)
@@ -97,7 +99,7 @@ unsigned DpdkPort::rx_burst(io::RxFrame* frames, unsigned max) {
             rte_pktmbuf_free(m);
             continue;
         }
-        // Inserts a VLAN tag that the port has stripped, so that a frame has the same form on every port.
+        // Inserts a VLAN tag that the port has stripped, so that frames of all ports have the same format.
         if ((m->ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED) != 0 && rte_vlan_insert(&m) != 0) [[unlikely]] {
             rte_pktmbuf_free(m);
             continue;
@@ -114,8 +116,8 @@ void DpdkPort::tx_free(io::TxFrame* frames, unsigned count) { free_mbufs(pool_, 
 unsigned DpdkPort::tx_alloc(io::TxFrame* frames, unsigned count) {
     void* mbufs[kMaxBurst];
     unsigned n = std::min(count, kMaxBurst);
-    // rte_mempool_get_bulk() returns all mbufs or none. If it returns none, the next call requests half as many. Mbufs in a pool
-    // have one reference and one segment; tx_burst() sets all other fields that drivers read.
+    // rte_mempool_get_bulk() returns all requested mbufs or none. If it returns none, the next call requests half as many mbufs.
+    // Mbufs in a pool have one reference and one segment. tx_burst() sets all other fields that drivers read.
     while (n != 0 && rte_mempool_get_bulk(pool_.get(), mbufs, n) != 0) n /= 2;
     for (unsigned i = 0; i < n; ++i) {
         auto* m = static_cast<rte_mbuf*>(mbufs[i]);
@@ -169,9 +171,9 @@ void DpdkPort::after_sleep(Slept how) {
     if (how == Slept::not_at_all) rte_eth_dev_rx_intr_disable(port_, queue_);
 }
 
-/// Called for the first poll after a sleep. Interrupts stay enabled until now, so each frame that this poll finds should have
-/// raised one. A frame without an interrupt is only a suspicion, because a late interrupt would end the next sleep. If the next
-/// sleep ends by its time limit, the interrupt was lost.
+/// Called after the first poll that follows a sleep. Interrupts were enabled until this poll, so each frame that the poll found
+/// should have raised an interrupt. A frame without an interrupt does not prove that the interrupt was lost, because a late
+/// interrupt would end the next sleep. But if the next sleep also ends by its time limit, the interrupt was lost.
 void DpdkPort::judge_sleep(bool frames) {
     const bool overslept = slept_ == Slept::until_time_was_up;
     slept_ = Slept::not_at_all;
@@ -200,8 +202,9 @@ int rx_interrupt(uint16_t port, uint16_t queue) {
 
 namespace {
 
-/// Returns a configuration that distributes flows over the queues by addresses and UDP ports, if the port supports it. The
-/// distribution only improves speed, because an engine hands over frames of another engine's QPs.
+/// Returns the configuration of an ethdev. If the ethdev supports RSS, the configuration distributes flows over the queues by
+/// addresses and UDP ports. The distribution only improves speed, because an engine passes frames for the QPs of another engine
+/// to that engine.
 rte_eth_conf configuration(const rte_eth_dev_info& info, uint16_t queues) {
     rte_eth_conf conf{};
     if (queues > 1 && info.flow_type_rss_offloads != 0) {
@@ -216,7 +219,7 @@ ChecksumOffload checksums_of(const rte_eth_dev_info& info) {
             (info.tx_offload_capa & RTE_ETH_TX_OFFLOAD_IPV4_CKSUM) != 0};
 }
 
-/// Sets the first MTU that the port accepts. Returns that MTU, or 0 if the port accepts none.
+/// Sets the MTU to the first candidate that the port accepts. Returns this MTU, or 0 if the port accepts no candidate.
 uint32_t set_mtu(uint16_t port, std::span<const uint32_t> candidates) {
     for (const uint32_t mtu : candidates)
         if (rte_eth_dev_set_mtu(port, uint16_t(mtu)) == 0) return mtu;
@@ -244,14 +247,14 @@ Started start_port(uint16_t port, MbufPool* const* pools, const PortSetup& setup
     if (e != 0) refuse(setup, "queues", e);
     out.mtu = set_mtu(port, setup.mtus);
     uint16_t rx = setup.descriptors, tx = setup.descriptors;
-    rte_eth_dev_adjust_nb_rx_tx_desc(port, &rx, &tx);  // adjusts the numbers to those that the driver supports
+    rte_eth_dev_adjust_nb_rx_tx_desc(port, &rx, &tx);  // adjusts the numbers to the limits of the driver
     const unsigned socket = unsigned(rte_eth_dev_socket_id(port) < 0 ? 0 : rte_eth_dev_socket_id(port));
     for (uint16_t q = 0; q < setup.queues; ++q) {
         if (e = rte_eth_rx_queue_setup(port, q, rx, socket, nullptr, pools[q]->get()); e != 0) refuse(setup, "rx queue", e);
         if (e = rte_eth_tx_queue_setup(port, q, tx, socket, nullptr); e != 0) refuse(setup, "tx queue", e);
     }
     if (e = rte_eth_dev_start(port); e != 0) refuse(setup, "start", e);
-    // The engine itself filters multicast groups. Ports without a filter return an error here, which is ignored.
+    // The engine itself filters multicast groups. Ignores the error of a port that has no multicast filter.
     rte_eth_allmulticast_enable(port);
     return out;
 }

@@ -1,4 +1,4 @@
-// A port of an engine that uses one queue pair of a DPDK ethdev.
+// One engine's port on a DPDK ethdev. The port uses one receive queue and one transmit queue of the ethdev.
 #pragma once
 
 #include <atomic>
@@ -25,9 +25,10 @@ public:
     rte_mempool* get() const { return pool_; }
     /// Returns the largest frame size in bytes.
     uint32_t room() const { return room_; }
-    /// Returns the number of frames that are in use: held by the engine or in a ring. Frames in the lcore's cache are free.
+    /// Returns the number of mbufs that are in use: the engine holds them, or a ring contains them. Mbufs in the lcore's mempool
+    /// cache are free.
     uint32_t in_use() const;
-    /// Returns an upper bound of the memory that a pool of `count` frames uses, in bytes.
+    /// Returns an upper bound in bytes of the memory for a pool of `count` mbufs.
     static uint64_t bytes(uint32_t count, uint32_t room = 0);
 
 private:
@@ -35,7 +36,8 @@ private:
     rte_mempool* pool_ = nullptr;
 };
 
-/// Offloads of the IPv4 header checksum. `received`: the port checks received frames. `sent`: the port fills in the checksum.
+/// Offloads of the IPv4 header checksum. `received`: the port checks received frames. `sent`: the port computes the checksum of
+/// sent frames.
 struct ChecksumOffload {
     bool received = false, sent = false;
     bool operator==(const ChecksumOffload&) const = default;
@@ -48,9 +50,9 @@ public:
     /// Time in ms. If the driver accepts no frame for this time, the port assumes that the driver has no peer and drops frames.
     static constexpr uint64_t kPatienceMs = 1000;
 
-    /// `up` is the state of the port's link, which another thread maintains; nullptr means that the link is always up. Frames for
-    /// a link that is down, and frames that the driver does not accept for kPatienceMs, are dropped, as on a wire. If the port
-    /// kept such frames, their queue pairs would never reach their retry limits. `checksums` is the result of start_port().
+    /// `up` is the state of the port's link, which another thread updates. nullptr means that the link is always up. The port
+    /// drops frames while the link is down, and frames that the driver does not accept for kPatienceMs. If the port kept such
+    /// frames, the senders' queue pairs would never reach their retry limits. `checksums` is Started::does of start_port().
     DpdkPort(uint16_t port, uint16_t queue, MbufPool& pool, const std::atomic<bool>* up = nullptr, ChecksumOffload checksums = {})
         : port_(port), queue_(queue), checks_headers_(checksums.received), pool_(pool), up_(up) {}
 
@@ -60,13 +62,13 @@ public:
     unsigned tx_burst(io::TxFrame* frames, unsigned count) override;
     void tx_free(io::TxFrame* frames, unsigned count) override;
 
-    /// Turns receive interrupts on and off. The port must have been started with PortSetup::interrupts; see rx_interrupt().
+    /// Enables receive interrupts. The port must have been started with PortSetup::interrupts; see rx_interrupt().
     void before_sleep() override;
     void after_sleep(Slept how) override;
-    /// Returns true after an interrupt has arrived. Returns false again after kMisses interrupts in succession were lost, because
-    /// some drivers announce interrupts that never arrive (for example e1000 with an 82574).
+    /// Returns false until an interrupt has arrived, and again after kMisses successive interrupts were lost. Some drivers report
+    /// support of interrupts, but no interrupt arrives (for example e1000 with an 82574).
     bool wakes() const override { return wakes_.load(std::memory_order_relaxed); }
-    /// To be passed to Sleeper::watch().
+    /// Returns the flag that Sleeper::watch() needs as `heard`.
     std::atomic<bool>& interrupted() { return interrupted_; }
 
     uint64_t lost_while_down() const { return lost_while_down_.load(std::memory_order_relaxed); }
@@ -85,31 +87,31 @@ private:
     MbufPool& pool_;
     const std::atomic<bool>* const up_;
     std::atomic<uint64_t> lost_while_down_{0}, lost_not_taken_{0}, too_large_{0};
-    uint64_t blocked_since_ = 0;  ///< time stamp counter when the driver began to refuse frames; 0: it accepts frames
+    uint64_t blocked_since_ = 0;  ///< TSC when the driver began to refuse frames; 0: the driver accepts frames
     Slept slept_ = Slept::not_at_all;
-    uint8_t misses_ = 0;      ///< lost interrupts since the last interrupt that arrived
-    bool suspected_ = false;  ///< the last sleep timed out, although a frame had arrived: its interrupt was lost
+    uint8_t misses_ = 0;      ///< number of lost interrupts since the last interrupt
+    bool suspected_ = false;  ///< the last sleep timed out although a frame had arrived, so an interrupt may be lost
     std::atomic<bool> interrupted_{false}, wakes_{false};
 };
 
-/// Returns a descriptor that becomes readable when queue `queue` of a started port has frames and DpdkPort::before_sleep() was
-/// called. Returns -1 if the port has no interrupts.
+/// Returns the descriptor of the receive interrupt of a queue of a started port. After DpdkPort::before_sleep(), the descriptor
+/// becomes readable when the queue has frames. Returns -1 if the port has no interrupts.
 int rx_interrupt(uint16_t port, uint16_t queue);
 
 struct PortSetup {
     uint16_t queues = 1;
     uint16_t descriptors = 1024;          ///< per queue; the driver may choose another number
-    bool interrupts = false;              ///< request receive interrupts, if the port has them
-    std::span<const uint32_t> mtus = {};  ///< sizes of IP packets, the best one first; empty: the port's MTU is not changed
-    std::string hint = {};                ///< appended to error texts; says what the port needs
+    bool interrupts = false;              ///< request receive interrupts if the port supports interrupts
+    std::span<const uint32_t> mtus = {};  ///< candidates for the MTU, the best one first; empty: keep the port's MTU
+    std::string hint = {};                ///< requirements of the port, appended to error texts
     bool checksums = false;               ///< use all offloads of ChecksumOffload that the port supports
-    bool link_interrupts = true;          ///< request link interrupts, if the port has them; false: link_up() queries the NIC
+    bool link_interrupts = true;          ///< request link interrupts if the port supports them; false: link_up() queries the NIC
 };
 struct Started {
-    uint32_t mtu = 0;  ///< the MTU that was set; 0: none was set
+    uint32_t mtu = 0;  ///< the MTU that start_port() has set; 0: the MTU was not set
     ChecksumOffload can, does;
 };
-/// Configures the queue pairs of an ethdev, queue i with pools[i], and starts it. Throws StartError.
+/// Configures and starts an ethdev. Queue i gets its mbufs from pools[i]. Throws StartError.
 Started start_port(uint16_t port, MbufPool* const* pools, const PortSetup& setup);
 void stop_port(uint16_t port);
 

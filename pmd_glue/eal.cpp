@@ -22,7 +22,8 @@ constexpr unsigned kHuge2M = 21u << 26;  // MFD_HUGE_2MB: the upper bits contain
 
 unsigned lcore_of(uint32_t engine) { return engine + 1; }  // lcore 0 is the conductor's thread
 
-/// Returns lcore ids and the CPUs that each lcore may use, such as "0@(0-1),1@(0-1)" or "0@(0-1),1@2".
+/// Returns the value of EAL's option --lcores: the lcore ids and the CPUs of each lcore, such as "0@(0-1),1@(0-1)" or
+/// "0@(0-1),1@2".
 std::string lcore_map(const EalOptions& o) {
     const std::string all = "(" + cpu_list(allowed_cpus()) + ")";
     std::string map = "0@" + all;
@@ -36,12 +37,13 @@ int run_body(void* body) {
     return 0;
 }
 
-/// A temporary folder for the start of EAL. EAL creates a folder `dpdk`, and below it a folder per process, even if it stores no
-/// files there. `dpdk` would belong to the first user who creates it, and in /tmp no other user could create a folder below it.
+/// A temporary folder for the start of EAL. EAL creates a folder `dpdk`, and below `dpdk` a folder per process, even if EAL
+/// stores no files in the folders. Without the temporary folder, `dpdk` in /tmp would belong to the first user of DPDK, and no
+/// other user could create a folder below `dpdk`.
 class RuntimeFolder {
 public:
     RuntimeFolder() {
-        if (mkdtemp(path_.data()) == nullptr) return;  // EAL then uses its default
+        if (mkdtemp(path_.data()) == nullptr) return;  // EAL then uses its default folder
         made_ = true;
         if (const char* value = std::getenv(kVariable)) before_ = value;
         setenv(kVariable, path_.c_str(), 1);
@@ -57,7 +59,7 @@ public:
     RuntimeFolder& operator=(const RuntimeFolder&) = delete;
 
 private:
-    static constexpr const char* kVariable = "RUNTIME_DIRECTORY";  // EAL reads it before XDG_RUNTIME_DIR
+    static constexpr const char* kVariable = "RUNTIME_DIRECTORY";  // EAL prefers this variable to XDG_RUNTIME_DIR
     std::string path_ = "/tmp/rocid-eal-XXXXXX";
     std::optional<std::string> before_;
     bool made_ = false;
@@ -108,7 +110,8 @@ bool hugepages_available(uint64_t bytes) {
     const int fd = memfd_create("rocid-probe", MFD_CLOEXEC | MFD_HUGETLB | kHuge2M);
     if (fd < 0) return false;
     const uint64_t length = (bytes + kHugepage - 1) / kHugepage * kHugepage;
-    // fallocate allocates the pages. The kernel's number of free pages includes reserved pages and ignores a container's limit.
+    // Tries to allocate the pages by fallocate(), because the kernel's number of free hugepages includes reserved pages and
+    // ignores a container's limit.
     const bool ok = ftruncate(fd, off_t(length)) == 0 && fallocate(fd, 0, 0, off_t(length)) == 0;
     close(fd);
     return ok;
@@ -123,13 +126,14 @@ std::vector<std::string> eal_arguments(const EalOptions& o, bool huge) {
                                   "--lcores=" + lcore_map(o)};
     if (o.pci.empty()) a.push_back("--no-pci");
     for (const std::string& nic : o.pci) a.insert(a.end(), {"-a", nic});
-    // With either set of options, no file is left behind. EAL does not permit --in-memory together with --no-huge.
+    // With both sets of options, EAL leaves no files. EAL does not permit --in-memory together with --no-huge.
     if (huge) {
-        // All pages are in one file, because a virtio_user port shares its memory and vhost accepts at most eight files.
+        // With --single-file-segments, all pages are in one file. A virtio_user port passes its memory as files, and vhost
+        // accepts at most eight files.
         a.insert(a.end(), {"--in-memory", "--single-file-segments"});
     } else {
-        // On ordinary pages, DPDK uses whole pages per frame, for example two for a frame of 4.5 KiB, so twice the size is
-        // reserved. Untouched pages use no memory.
+        // With ordinary pages, DPDK uses whole pages per frame, for example two pages for a frame of 4.5 KiB. So EAL reserves
+        // twice the size. Pages that are not accessed use no memory.
         const uint64_t megabytes = std::max<uint64_t>(64, (2 * o.memory_bytes + (1 << 20) - 1) >> 20);
         a.insert(a.end(), {"--no-huge", "--no-shconf", "-m", std::to_string(megabytes)});
     }

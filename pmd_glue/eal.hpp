@@ -1,5 +1,5 @@
-// Starts DPDK's environment (EAL) once per process. With the options used here, EAL leaves no files behind, needs no root
-// privilege, and uses hugepages if enough are free.
+// Starts DPDK's environment abstraction layer (EAL) once per process. With the options of this file, EAL leaves no files and
+// needs no root privilege. EAL uses hugepages if EalOptions::hugepages permits hugepages and enough hugepages are free.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace roci::pmd {
 
-/// Thrown if DPDK or the machine cannot start something. The text is one line. It contains the remedy if there is a known one.
+/// Thrown if a part of rocid cannot start. The text is one line, which contains a remedy if a remedy is known.
 class StartError : public std::runtime_error {
 public:
     using std::runtime_error::runtime_error;
@@ -23,7 +23,7 @@ struct EalOptions {
     std::vector<unsigned> cpus;  ///< engine i runs on cpus[i] only; empty: engines may use all CPUs of the process
     Hugepages hugepages = Hugepages::automatic;
     uint64_t memory_bytes = 64 << 20;   ///< size of all mbuf pools and rings
-    std::vector<std::string> pci = {};  ///< NICs to probe, as "0000:03:00.0[,devargs]"; no other NIC is touched
+    std::vector<std::string> pci = {};  ///< NICs to probe, as "0000:03:00.0[,devargs]"; EAL probes no other NIC
     bool verbose = false;               ///< show DPDK's messages
 };
 
@@ -31,13 +31,13 @@ struct EalOptions {
 std::vector<unsigned> allowed_cpus();
 /// Returns the CPUs in the list syntax of cpusets, such as "0-1,4".
 std::string cpu_list(const std::vector<unsigned>& cpus);
-/// Allocates and frees `bytes` of 2 MiB hugepages. Returns true if that succeeded.
+/// Allocates and frees `bytes` of 2 MiB hugepages. Returns true if the allocation succeeded.
 bool hugepages_available(uint64_t bytes);
 /// Returns the arguments that Eal passes to rte_eal_init. A separate function for tests.
 std::vector<std::string> eal_arguments(const EalOptions& options, bool huge);
 
-/// Suppresses DPDK's messages during its lifetime, unless EalOptions::verbose is set, because rocid itself reports each error
-/// once.
+/// Suppresses DPDK's error messages during the lifetime of the object, because rocid itself reports each error. Has no effect if
+/// EalOptions::verbose is set.
 class QuietDpdk {
 public:
     QuietDpdk();
@@ -48,7 +48,7 @@ private:
     const uint32_t level_;
 };
 
-/// The end of an error text that comes from a driver. It names the option that prints more details.
+/// The end of the error text for an error of a driver. The text names the option that prints more details.
 inline constexpr const char* kMore = " (rocid --log-level debug prints what the driver says)";
 
 class Eal {

@@ -1,8 +1,8 @@
-// An lcore lends its engine to the conductor's thread while the lcore sleeps. The conductor then executes a command itself, so
-// that neither thread has to wake the other one.
+// While an lcore sleeps, it lends its engine to the conductor's thread. The conductor can then execute a command itself, so that
+// it need not wake the lcore.
 //
-// Only one of the two threads uses the engine: each change of the owner is one atomic operation with acquire or release order. An
-// lcore that wakes up meanwhile waits for the end of the command.
+// At any time, only one of the two threads may use the engine. Each change of the owner is one atomic operation with acquire or
+// release order. If the lcore wakes up while the conductor uses the engine, the lcore waits for the end of the command.
 #pragma once
 
 #include <sched.h>
@@ -16,7 +16,7 @@ class EngineLoan {
 public:
     // ---- called by the lcore
 
-    /// Called before the lcore sleeps. From now on the lcore must not use the engine.
+    /// Called before the lcore sleeps. Afterwards the lcore must not use the engine before take_back() has returned.
     void offer() { state_.store(offered, std::memory_order_release); }
     /// Called after the lcore has slept. Afterwards the lcore may use the engine.
     void take_back() {
@@ -29,7 +29,8 @@ public:
 
     // ---- called by the conductor's thread
 
-    /// Returns false if the lcore is awake.
+    /// Called before the use of the engine. Returns false if the lcore has not offered the engine. After a successful call, the
+    /// conductor must call give_back().
     bool borrow() {
         State expected = offered;
         return state_.compare_exchange_strong(expected, lent, std::memory_order_acquire);

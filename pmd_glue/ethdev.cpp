@@ -11,7 +11,7 @@
 namespace roci::pmd {
 namespace {
 
-/// Reports a change of the link. Called by DPDK's interrupt thread.
+/// Writes to the eventfd after a change of the link. Called by DPDK's interrupt thread.
 int tell(uint16_t, rte_eth_event_type, void* fd, void*) {
     eventfd_write(*static_cast<int*>(fd), 1);
     return 0;

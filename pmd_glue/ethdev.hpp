@@ -11,10 +11,10 @@ namespace roci::pmd {
 
 class Ethdev {
 public:
-    /// With `hotplug`, probes the ethdev now. Otherwise EAL has already probed the ethdev (PCI). Throws StartError, whose text
-    /// contains `hint`.
+    /// If `hotplug` is true, probes the ethdev. Otherwise EAL must have probed the ethdev (PCI). Throws StartError. The text of
+    /// the error contains `hint`.
     Ethdev(const std::string& name, const std::string& devargs, bool hotplug, const std::string& hint);
-    /// Stops and closes the port. With `hotplug`, also removes the device.
+    /// Stops and closes the port. If `hotplug` was true, also removes the device.
     ~Ethdev();
     Ethdev(const Ethdev&) = delete;
 

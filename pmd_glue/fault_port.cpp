@@ -96,8 +96,8 @@ unsigned FaultPort::tx_burst(io::TxFrame* frames, unsigned count) {
     release_due(now);
     flush();
     unsigned taken = 0;
-    // If the inner port is full or too many frames are held, the caller keeps the remaining frames. No faults have been applied
-    // to these frames.
+    // If the inner port is full, or if too many frames are held back, the caller keeps the remaining frames, to which no faults
+    // were applied.
     while (taken < count && out_.size() < kMaxBurst && held_.size() < kMaxHeld - 1) offer(frames[taken++], now);
     flush();
     return taken;
@@ -127,7 +127,7 @@ void FaultPort::offer(io::TxFrame f, Nanos now) {
 void FaultPort::corrupt(io::TxFrame& f) {
     if (f.length <= wire::kEthLength) return;
     bump(counts_.corrupted);
-    complete(f);  // before the bit is flipped; otherwise the port would compute the checksum over the flipped bit
+    complete(f);  // otherwise the port would later compute the checksum over the flipped bit
     const uint32_t ip = f.data[wire::kEthLength] >> 4 == 4 ? wire::kIpv4Length : wire::kIpv6Length;
     const uint32_t from = wire::kEthLength + (spec_.only_payload ? ip + wire::kUdpLength : 0);
     if (f.length <= from) return;

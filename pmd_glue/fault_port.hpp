@@ -1,6 +1,6 @@
-// Injects faults into the frames that a port sends: loss, corruption, reordering, duplicates, delay and congestion marks. The
-// same frames and the same seed give the same faults. FaultPort wraps any port. rocid contains it, so that users can test their
-// programs on a bad network.
+// A wrapper of a port that injects faults into sent frames: loss, corruption, reordering, duplicates, delay and congestion marks.
+// With the same frames and the same seed, the faults are the same. rocid contains FaultPort so that users can test programs on a
+// bad network.
 #pragma once
 
 #include <array>
@@ -13,16 +13,16 @@
 
 namespace roci::pmd {
 
-/// Probabilities per frame, from 0 to 1. Each fault is drawn independently.
+/// The probability per frame of each fault, from 0 to 1, and the delay. The faults of a frame are independent of each other.
 struct FaultSpec {
     uint64_t seed = 1;
     double drop = 0;
     double corrupt = 0;         ///< one bit behind the Ethernet header is flipped
-    double reorder = 0;         ///< delayed until 1..kReorderDepth later frames have been sent or kReorderTimeout has passed
+    double reorder = 0;         ///< the frame waits for 1..kReorderDepth later frames, but at most for kReorderTimeout
     double duplicate = 0;       ///< the frame is sent twice
     double ecn = 0;             ///< the frame is marked Congestion Experienced, if the sender is ECN-capable (RFC 3168 clause 5)
     Nanos delay = 0;            ///< delay of every frame
-    bool only_payload = false;  ///< `corrupt` spares IP and UDP headers; otherwise a socket would send to a corrupted address
+    bool only_payload = false;  ///< `corrupt` does not change IP and UDP headers, because a UDP socket rebuilds them
     bool any() const { return drop > 0 || corrupt > 0 || reorder > 0 || duplicate > 0 || ecn > 0 || delay > 0; }
 };
 
@@ -32,7 +32,7 @@ struct FaultCounts {
     uint64_t duplicate_failed = 0;  ///< duplicates that were omitted because no frame was free for the copy
 };
 
-/// All fields of FaultCounts. kFaultNames has their names.
+/// All fields of FaultCounts. kFaultNames contains the names of the fields, in the same order.
 inline constexpr uint64_t FaultCounts::*kFaultFields[] = {
     &FaultCounts::offered,   &FaultCounts::sent,      &FaultCounts::dropped,
     &FaultCounts::corrupted, &FaultCounts::reordered, &FaultCounts::duplicated,
@@ -46,7 +46,7 @@ class FaultPort final : public io::Port {
 public:
     static constexpr uint32_t kReorderDepth = 3;
     static constexpr Nanos kReorderTimeout = 100'000;
-    static constexpr uint32_t kMaxHeld = 1024;  ///< limit of frames held back; at the limit, the port accepts no more frames
+    static constexpr uint32_t kMaxHeld = 1024;  ///< largest number of frames in held_; at the limit, the port accepts no frame
 
     FaultPort(io::Port& inner, const FaultSpec& spec, const TimeSource& clock);
     ~FaultPort() override;
@@ -66,7 +66,7 @@ private:
     struct Held {
         io::TxFrame frame;
         Nanos due = 0;       ///< latest time at which the frame is sent
-        uint64_t after = 0;  ///< the frame is sent before `due` if passed_ reaches this number
+        uint64_t after = 0;  ///< the frame is sent before `due` when passed_ reaches this number
     };
     bool chance(double p);
     uint64_t random();
@@ -85,7 +85,7 @@ private:
     FaultCounts counts_;
     uint64_t passed_ = 0;           ///< number of frames that pass() moved to `out_`; Held::after refers to it
     std::vector<Held> held_;        ///< delayed and reordered frames, in order of arrival
-    std::vector<io::TxFrame> out_;  ///< frames to be sent now; the capacity is reserved, so the hot path allocates nothing
+    std::vector<io::TxFrame> out_;  ///< frames to be sent now; the capacity is reserved, so no burst allocates memory
 };
 
 }  // namespace roci::pmd

@@ -12,7 +12,7 @@ namespace roci::pmd {
 class FrameSlots {
 public:
     static constexpr uint32_t kLine = 64;
-    /// Bytes per slot: at least the longest frame, and 63 bytes more so that the engine can align a payload.
+    /// Bytes per slot: at least the length of the longest frame plus 63 bytes, so that the engine can align the payload.
     static constexpr uint32_t kBytes = (wire::kMaxFrame + kLine - 1 + 2 * kLine - 1) / kLine * kLine;
 
     explicit FrameSlots(uint32_t count)
@@ -20,7 +20,7 @@ public:
         free_.reserve(count);
         for (uint32_t i = count; i-- != 0;) free_.push_back(memory_[i].bytes);
     }
-    /// Returns a free slot, or nullptr if there is none.
+    /// Returns a free slot, or nullptr if no slot is free.
     uint8_t* take() {
         if (free_.empty()) return nullptr;
         uint8_t* slot = free_.back();

@@ -16,7 +16,7 @@ uint64_t mac_word(const uint8_t* mac) {
 
 bool hairpinned(const io::RxFrame& f) { return (reinterpret_cast<uintptr_t>(f.cookie) & kHairpinned) != 0; }
 
-/// Returns true for multicast frames except broadcast frames, which are never for a QP.
+/// Returns true for multicast frames. Returns false for broadcast frames, because a broadcast frame is never for a QP.
 bool is_multicast(const io::TxFrame& f) { return f.length >= 6 && (f.data[0] & 1) != 0 && mac_word(f.data) != kMacMask; }
 
 io::TxFrame back_to_tx(const io::RxFrame& f) {
@@ -35,7 +35,8 @@ HairpinPort::~HairpinPort() {
 
 bool HairpinPort::is_own(const io::TxFrame& f) const { return f.length >= 6 && mac_word(f.data) == own_; }
 
-/// Appends a frame to the queue. Computes the checksum that was left to the NIC, because the NIC does not see this frame.
+/// Appends a frame to the queue. If the NIC was to compute the checksum, computes the checksum here, because the NIC does not
+/// process this frame. Returns false if the queue is full.
 bool HairpinPort::queue(io::TxFrame& f) {
     if (waiting() > mask_) return false;
     void* cookie = reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(f.cookie) | kHairpinned);
@@ -75,8 +76,8 @@ void HairpinPort::rx_free(io::RxFrame* frames, unsigned count) {
     }
 }
 
-/// Sends the frame and queues a copy for this port. Returns true if the frame was sent. The copy is dropped if no buffer is free
-/// or the queue is full.
+/// Sends the frame and queues a copy for this port. Returns true if the frame was sent. Drops the copy if no buffer is free, or
+/// if the queue is full.
 bool HairpinPort::send_multicast(io::TxFrame& f) {
     io::TxFrame copy;
     const bool copied = inner_.tx_alloc(&copy, 1) == 1 && copy.capacity >= f.length;

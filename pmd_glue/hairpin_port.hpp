@@ -1,6 +1,7 @@
-// Loopback within an engine. A NIC does not return a frame to its own receive queue, but two QPs of one device must be able to
-// communicate. Frames whose destination MAC is the port's own go into a bounded queue, and the next rx_burst returns them.
-// Multicast frames are sent, and rx_burst also returns copies of them, as from an RDMA NIC. All other frames pass through.
+// Loopback between the QPs of one device within an engine. A NIC does not return a sent frame to its own receive queue. So this
+// wrapper of a port puts frames to the port's own MAC into a bounded queue, from which rx_burst() returns them. The wrapper sends
+// multicast frames, and rx_burst() also returns copies of multicast frames, as with an RDMA NIC. The wrapper passes all other
+// frames to the port.
 #pragma once
 
 #include <memory>
@@ -10,8 +11,8 @@
 
 namespace roci::pmd {
 
-/// Examines only the six bytes of the destination MAC. If the queue is full, tx_burst accepts fewer frames. Cookies of `inner`
-/// must be pointers or otherwise even, because bit 0 of an RxFrame's cookie marks frames of the hairpin.
+/// Reads only the destination MAC of a frame. If the queue is full, tx_burst() accepts fewer frames. Bit 0 of an RxFrame's cookie
+/// marks frames of the queue. So cookies of `inner` must be even, as pointers are.
 class HairpinPort final : public io::Port {
 public:
     /// `depth` is the number of frames that the queue holds, a power of two.
@@ -38,7 +39,7 @@ private:
     const uint64_t own_;  ///< the MAC in the low 48 bits, in its byte order in memory
     const uint32_t mask_;
     uint32_t head_ = 0, tail_ = 0;
-    bool inner_first_ = false;  ///< the inner port is polled before the queue; alternates, so that neither starves
+    bool inner_first_ = false;  ///< rx_burst() polls the inner port before the queue; changes at each burst
     std::unique_ptr<io::RxFrame[]> fifo_;
 };
 

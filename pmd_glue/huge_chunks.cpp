@@ -4,8 +4,8 @@
 
 namespace roci::pmd {
 
-/// A huge page must be aligned to its size, so the function maps one huge page more than requested and unmaps the excess. If the
-/// kernel has no transparent huge pages (transparent_hugepage/enabled is "never"), the memory consists of ordinary pages.
+/// Maps memory that is aligned to the size of a huge page: maps one huge page more than requested, and unmaps the excess. If the
+/// kernel provides no transparent huge pages (transparent_hugepage/enabled is "never"), the memory consists of ordinary pages.
 void* HugeChunks::take(size_t bytes) {
     const size_t size = unit();
     void* mapped = mmap(nullptr, bytes + size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -1,4 +1,4 @@
-// Memory for slabs on transparent huge pages, so that the data of thousands of QPs lie on a few pages.
+// Memory for slabs on transparent huge pages. With huge pages, the data of thousands of QPs needs only a few TLB entries.
 #pragma once
 
 #include "base/slab.hpp"

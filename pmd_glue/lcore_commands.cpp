@@ -5,8 +5,9 @@
 
 namespace roci::pmd {
 
-/// Waits between two checks of a result. An awake lcore responds within a microsecond, so the caller first spins, then yields. An
-/// lcore that sleeps or waits for a CPU takes longer, so the caller then sleeps.
+/// Waits between two checks of a result. An awake lcore responds within one microsecond. So the function first only pauses the
+/// CPU, and later yields the CPU. An lcore that was asleep or waits for a CPU responds later, so the function then sleeps for 20
+/// microseconds.
 void LcoreCommands::wait_a_little(uint32_t& yields) {
     using enum abi::CpuPace::Way;
     constexpr uint32_t kYields = 50;

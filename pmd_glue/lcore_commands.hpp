@@ -17,7 +17,7 @@ inline void cpu_relax() {
 #endif
 }
 
-/// The lcore uses the data members. The conductor's thread calls the functions.
+/// The lcore accesses the public data members. The conductor's thread calls the functions.
 struct LcoreCommands {
     engine::CommandRing ring;
     EpochReader reader;
@@ -30,8 +30,9 @@ struct LcoreCommands {
     engine::Ticket submit(const engine::Command& command);
     /// Waits until the command has been executed, or refused because the lcore has ended.
     void wait(engine::Ticket ticket);
-    /// The two halves of a fence. Between them, the conductor begins the fences of other lcores. begin_fence() wakes a sleeping
-    /// lcore whose engine keeps references to CQs.
+    /// begin_fence() and end_fence() are the two halves of a fence. The conductor first calls begin_fence() for all lcores, and
+    /// then end_fence() for all lcores. begin_fence() wakes a sleeping lcore whose engine keeps references to CQs. end_fence()
+    /// waits until the lcore has passed the fence.
     void begin_fence(Epoch::Number epoch);
     void end_fence(Epoch::Number epoch);
 

@@ -1,6 +1,6 @@
-// The loop of an engine lcore. The lcore polls the engine, executes the conductor's commands and notifies the event thread.
-// Without work the lcore sleeps, unless IdlePolicy::sleeps is false. It cannot miss a doorbell while it falls asleep. A sleeping
-// lcore is idle for the conductor's epochs, so fences do not wait for it.
+// The loop of an engine lcore. The lcore polls the engine, executes the conductor's commands and notifies the event thread. If
+// there is no work, the lcore sleeps, unless IdlePolicy::sleeps is false. Before a sleep, the lcore checks all doorbells again,
+// so it misses no doorbell. Fences do not wait for a sleeping lcore whose engine keeps no references to CQs.
 #pragma once
 
 #include <sched.h>
@@ -20,11 +20,11 @@ namespace roci::pmd {
 
 struct IdlePolicy {
     bool sleeps = true;    ///< false: the lcore never sleeps
-    bool adaptive = true;  ///< CpuPace decides when the lcore yields its CPU; false: a fixed rule decides
+    bool adaptive = true;  ///< CpuPace determines when the lcore yields its CPU; false: `share_cpu` determines it
     Nanos spin = 50'000;   ///< time without work after which the lcore sleeps
     Nanos max_sleep = kNever;
     Nanos look = 200'000;   ///< longest sleep while a waker cannot wake the lcore
-    bool share_cpu = true;  ///< without `adaptive`: the lcore yields while it spins, because other threads use the CPU too
+    bool share_cpu = true;  ///< without `adaptive`: the lcore yields its CPU once per kMostLooks idle rounds
 };
 
 /// The lcore writes these counters. Any thread may read them.
@@ -70,9 +70,10 @@ public:
         stop_.store(true, std::memory_order_seq_cst);
         lcore_.wake.sleeper.wake();
     }
-    /// Sets the wake flags of the other engines, to which this engine hands over frames. Called before run().
+    /// Sets the wake flags of all lcores, by engine. The engine passes frames to other engines and wakes them. Called before
+    /// run().
     void set_peers(std::vector<WakeFlag*> peers) { peers_ = std::move(peers); }
-    /// Sets the ports that must be notified before the lcore sleeps. Called before run().
+    /// Sets the ports whose before_sleep() and after_sleep() the lcore calls at each sleep. Called before run().
     void set_wakers(std::vector<Waker*> wakers) { wakers_ = std::move(wakers); }
     /// Sets a function that the lcore calls after a round with events, instead of waking the event thread. Called before run().
     void set_on_events(std::function<void()> f) { on_events_ = std::move(f); }
@@ -80,8 +81,8 @@ public:
     Sleeper& sleeper() { return lcore_.wake.sleeper; }
     /// The interface by which the conductor controls this lcore.
     LcoreCommands& commands() { return lcore_; }
-    /// Called by the conductor's thread. Executes a command that leaves the engine nothing to do, if the lcore sleeps and all
-    /// earlier commands are done. Does not wake the lcore. Returns false if the command was not executed.
+    /// Called by the conductor's thread. Executes the command without waking the lcore. Returns false and does nothing if the
+    /// lcore is awake, if earlier commands wait, or if the command could cause work for the engine (is_quiet()).
     bool execute_asleep(const engine::Command& command) {
         if (!lcore_.loan.borrow()) return false;
         const bool next = !lcore_.ring.waiting() && engine_.is_quiet(command);
@@ -92,14 +93,14 @@ public:
         lcore_.loan.give_back();
         return next;
     }
-    /// The pace, which tests may change before run().
+    /// Returns the CpuPace object, which tests may change before run().
     abi::CpuPace& pace() { return pace_; }
     const LoopCounters& counters() const { return counters_; }
 
 private:
-    /// Rounds without work before a yield while no other thread needs the CPU.
+    /// Number of rounds without work before a yield while no other thread needs the CPU.
     static constexpr uint32_t kMostLooks = 64;
-    /// Limit of commands per round, so that many commands do not delay the traffic.
+    /// Largest number of commands per round, so that many commands do not delay packets.
     static constexpr uint32_t kMostCommands = 4;
 
     void relax(Nanos now) {
@@ -110,7 +111,7 @@ private:
         if (wanted) engine_.stop_lingering();
         if (nap()) idle_since_ = clock_.now();
     }
-    /// Yields the CPU if the pace requires it. Returns true if the lcore should sleep, because a busy program needs this CPU.
+    /// Yields the CPU if CpuPace requires it. Returns true if the lcore should sleep because a busy program uses the same CPU.
     bool give_up_cpu() {
         const abi::CpuPace::Way way = pace_.in_vain();
         if (way == abi::CpuPace::Way::yield) {
@@ -142,7 +143,7 @@ private:
         if (n != 0) LoopCounters::add(counters_.commands, n);
         return n != 0;
     }
-    /// Called after the last round. Executes the commands in the ring. The conductor refuses later commands.
+    /// Called after the last round. Executes the commands in the ring, and closes the ring. The conductor refuses later commands.
     void end() {
         run_commands(clock_.now(), engine::CommandRing::kSize);
         engine_.settle_sleepers();  // publishes the counters
@@ -177,7 +178,8 @@ private:
         lcore_.wake.sleeping.store(v, std::memory_order_relaxed);
         std::atomic_thread_fence(std::memory_order_seq_cst);
     }
-    /// Sets the sleeping flags, checks every source of work once more, then sleeps. Returns true if there may be work.
+    /// Sets the sleeping flags, checks every source of work again, and then sleeps. Returns false if the sleep ended by its time
+    /// limit.
     bool nap() {
         say_sleeping(1);
         for (Waker* w : wakers_) w->before_sleep();
@@ -198,8 +200,8 @@ private:
         engine_.slept(now, clock_.now());
         return woken ? until_woken : until_time_was_up;
     }
-    /// Sleeps. If the engine keeps references to CQs, a fence must wake the lcore. Otherwise the lcore is idle for the epochs
-    /// during the sleep.
+    /// Sleeps. If the engine keeps references to CQs, a fence must wake the lcore. Otherwise fences ignore the lcore during the
+    /// sleep, and the conductor may borrow the engine. Returns true if the lcore was woken before the time limit.
     bool sleep_at_rest(Nanos time) {
         if (engine_.keeps_cqs()) return lcore_.wake.sleeper.sleep(time);
         lcore_.reader.rest();

@@ -16,11 +16,12 @@ constexpr int kLook = 50;  // interval between two reads of `ending`, ms
 struct Stream {
     int fd;
     std::shared_ptr<const std::atomic<bool>> ending;
-    Clock::time_point ends = Clock::time_point::max();  ///< end of all waits, once `ending` is set
+    Clock::time_point ends = Clock::time_point::max();  ///< end of all waits after `ending` was set
     bool broken = false;
 };
 
-/// Waits until the pipe is writable. Returns false if the reader has closed the pipe or did not read in time.
+/// Waits until the pipe is writable. Returns false if the reader has closed the pipe, or if the time limit of an ending stream
+/// expires.
 bool wait_for_room(Stream& s) {
     for (;;) {
         pollfd p{s.fd, POLLOUT, 0};
@@ -31,7 +32,7 @@ bool wait_for_room(Stream& s) {
     }
 }
 
-/// Writes all bytes and returns their number. Returns 0 on an error (fopencookie(3)). After an error, all further writes fail.
+/// Writes all bytes and returns the number of bytes, or 0 on an error (fopencookie(3)). After an error, all further writes fail.
 ssize_t write_all(void* cookie, const char* data, size_t size) {
     Stream& s = *static_cast<Stream*>(cookie);
     for (size_t done = 0; done < size && !s.broken;) {

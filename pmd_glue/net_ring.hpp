@@ -1,5 +1,5 @@
-// Two ethdevs of this process that are connected by rings: each receives what the other sends. Queue e of one ethdev is connected
-// to queue e of the other, so that the same engine serves both ends.
+// Two ethdevs of this process that are connected by rings: each ethdev receives the frames that the other ethdev sends. Queue e
+// of one ethdev is connected to queue e of the other ethdev, so the same engine serves both ends.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ public:
 
     uint16_t port_a() const { return port_a_; }
     uint16_t port_b() const { return port_b_; }
-    /// Number of frames that a ring holds. The sender keeps the frames that a full ring does not accept, so no frame is lost
-    /// between the two ethdevs.
+    /// Largest number of frames in a ring. If a ring is full, the sender keeps its frames, so no frame is lost between the
+    /// ethdevs.
     static constexpr unsigned kDepth = 2048;
 
 private:

@@ -17,8 +17,8 @@ namespace {
 constexpr Nanos kSecond = 1'000'000'000, kMilli = 1'000'000;
 constexpr int kEvents = 16;
 
-/// Waits with nanosecond resolution if the kernel (5.11 or newer) and a container's filter permit it. Otherwise rounds the time
-/// down to milliseconds: an early return costs one more poll, but a late one would miss a deadline.
+/// Waits with nanosecond resolution if the kernel (5.11 or newer) and the seccomp filter permit epoll_pwait2(2). Otherwise rounds
+/// the time down to milliseconds, because an early return costs only one poll, but a late return would miss a deadline.
 int wait(int epoll, epoll_event* events, Nanos time) {
     static thread_local bool fine = true;
     if (fine) {
@@ -48,7 +48,7 @@ Sleeper::~Sleeper() {
 
 void Sleeper::wake() {
     const uint64_t one = 1;
-    // The write can fail only if the counter overflows, which takes 2^64 writes.
+    // The write can fail only if the counter of the eventfd overflows, which takes 2^64 writes.
     [[maybe_unused]] const ssize_t n = write(own_, &one, sizeof one);
 }
 

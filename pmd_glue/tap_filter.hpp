@@ -1,4 +1,4 @@
-// Selects the frames of a tap: all frames of a port, or those of one QP.
+// Selects the frames that a tap records: all frames of a port, or the frames of one QP.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@ namespace roci::pmd {
 
 enum class Direction : uint8_t { in = 1, out = 2 };  ///< values of the pcapng epb_flags option
 
-/// Selects the frames of one QP: received frames that are addressed to the QP, and frames that the QP sent. The destination of a
-/// sent frame does not identify the sending QP, because the sender may choose any destination.
+/// Selects received frames that are addressed to the QP, and frames that the QP sent. The headers of a sent frame do not identify
+/// the sending QP, so the filter needs the sender (io::TxFrame::sender).
 struct TapFilter {
     uint32_t qpn = 0;  ///< 0 selects every frame
 };

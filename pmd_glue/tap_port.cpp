@@ -10,7 +10,7 @@ namespace roci::pmd {
 namespace {
 
 constexpr uint32_t stride(uint32_t snap_length) { return (snap_length + 63) & ~63u; }
-/// Returns the number of slots: a power of two, so that positions may wrap around.
+/// Returns the number of slots. The number is a power of two, so that the 32-bit positions may wrap around.
 constexpr uint32_t slots_for(uint32_t snap_length) {
     return std::bit_floor(TapRing::kWholeFrames * TapRing::kMaxBytes / stride(snap_length));
 }
@@ -86,8 +86,9 @@ unsigned TapPort::rx_burst(io::RxFrame* frames, unsigned max) {
     return n;
 }
 
-/// Copies the frame before it is sent, because the inner port may free an accepted frame. If the inner port refuses the frame,
-/// the copy is discarded, because the frame will be sent again.
+/// Sends one frame, and records the frame if the inner port accepts it. Copies the frame before the call of the inner port,
+/// because the inner port may free an accepted frame. If the inner port refuses the frame, discards the copy, because the caller
+/// will send the frame again.
 bool TapPort::tx_one(Nanos now, io::TxFrame& frame) {
     std::array<TapRing*, kMaxRings> rings;
     std::array<TapRing::Offer, kMaxRings> offers;

@@ -1,6 +1,6 @@
-// Taps the frames of a port for a capture (pcapng) or a trace (text). The lcore copies frames into rings. Writer threads
-// (tap_writer.hpp) format and write the copies. An lcore never waits: if a ring is full, the frame is counted as missed. A
-// capture may start and end while rocid runs. A tap without rings costs one load per burst.
+// A tap: a wrapper of a port that records frames for a capture (pcapng) or a trace (text). The lcore copies frames into rings.
+// Writer threads (tap_writer.hpp) format and write the copies. An lcore never waits: if a ring is full, the lcore counts the
+// frame as missed. A capture may start and end while rocid runs. A tap without rings costs one load per burst.
 #pragma once
 
 #include <array>
@@ -15,12 +15,12 @@
 
 namespace roci::pmd {
 
-/// A ring of frames from one lcore to the writer, with a single producer, a single consumer and slots of fixed size. The limit of
-/// the memory is the same for every snap length, so a shorter snap length usually gives more slots.
+/// A ring of frames from one lcore to one writer thread, with slots of fixed size. The limit of the memory is the same for every
+/// snap length, so a ring with a shorter snap length usually has more slots.
 class TapRing {
 public:
     static constexpr uint32_t kMaxBytes = 4608;
-    static constexpr uint32_t kWholeFrames = 1024;  ///< number of slots if frames are kept whole
+    static constexpr uint32_t kWholeFrames = 1024;  ///< number of slots without a snap length
     struct Slot {
         Nanos time;
         uint32_t length;    ///< length of the frame on the wire
@@ -28,21 +28,23 @@ public:
         Direction direction;
         uint8_t* bytes;
     };
-    /// `snap_length` is the number of bytes to keep per frame; 0 keeps all.
+    /// `snap_length` is the largest number of bytes that the ring stores per frame. 0 means whole frames.
     TapRing(std::string interface_name, uint32_t queue, const TapFilter& filter = {}, uint32_t snap_length = 0);
 
     /// Result of fill().
     enum class Offer : uint8_t { unwanted, full, filled };
-    /// Copies a frame that passes the filter into the next slot. The reader sees the frame after settle(). `checksum_offset` and
-    /// `sender` are those of io::TxFrame. The copy contains the checksum that the port will send.
+    /// If the filter selects the frame, copies the frame into the next slot. settle() then makes the slot visible to the reader.
+    /// `checksum_offset` and `sender` are the fields of io::TxFrame. If the port will compute the IPv4 header checksum, writes
+    /// this checksum into the copy.
     Offer fill(Nanos time, Direction direction, const uint8_t* data, uint32_t length, uint8_t checksum_offset = 0,
                uint32_t sender = 0);
-    /// Makes the frame of fill() visible to the reader, or counts it as missed.
+    /// Completes fill(), whose result is `offer`. Makes a filled slot visible to the reader. Counts the frame as missed if the
+    /// ring was full.
     void settle(Offer offer);
     void push(Nanos time, Direction direction, const uint8_t* data, uint32_t length) {
         settle(fill(time, direction, data, length));
     }
-    /// Returns the oldest slot, which stays valid until pop(), or nullptr if the ring is empty.
+    /// Returns the oldest slot, or nullptr if the ring is empty. The slot is valid until pop().
     const Slot* peek() const;
     void pop() { tail_.store(tail_.load(std::memory_order_relaxed) + 1, std::memory_order_release); }
 
@@ -72,14 +74,14 @@ public:
 
     /// May be called by any thread. Returns false if there are kMaxRings rings already.
     bool attach(TapRing& ring);
-    /// May be called by any thread. The lcore may access the ring until the end of its current round. Before the caller destroys
-    /// the ring, it must wait for that end with a fence.
+    /// May be called by any thread. The lcore may access the ring until the end of the lcore's current round. So the caller must
+    /// execute a fence before it destroys the ring.
     void detach(TapRing& ring);
 
     unsigned rx_burst(io::RxFrame* frames, unsigned max) override;
     void rx_free(io::RxFrame* frames, unsigned count) override { inner_.rx_free(frames, count); }
     unsigned tx_alloc(io::TxFrame* frames, unsigned count) override { return inner_.tx_alloc(frames, count); }
-    /// Records the frames that the inner port accepted.
+    /// Sends the frames, and records the frames that the inner port accepts.
     unsigned tx_burst(io::TxFrame* frames, unsigned count) override;
     void tx_free(io::TxFrame* frames, unsigned count) override { inner_.tx_free(frames, count); }
     uint64_t next_event() const override { return inner_.next_event(); }

@@ -12,8 +12,8 @@ File open_file(const std::string& path, std::string& why) {
     return f;
 }
 
-/// A pcapng block under construction. It consists of type, length, body, and the length again. All fields are in the machine's
-/// byte order.
+/// Builds and writes a pcapng block. A block consists of the type, the length, the body, and the length again. All fields have
+/// the machine's byte order.
 class Block {
 public:
     explicit Block(uint32_t type) {

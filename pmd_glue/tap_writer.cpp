@@ -26,16 +26,16 @@ bool TapWriter::drain() {
     return any;
 }
 
-/// Flushes the sinks and drops those that fail. Returns false if no sink is left.
+/// Flushes the sinks, and removes the sinks whose flush fails. Returns false if no sink is left.
 bool TapWriter::flush() {
     std::erase_if(sinks_, [](auto& s) { return !s->flush(); });
     return !sinks_.empty();
 }
 
 void TapWriter::run() {
-    constexpr auto kPause = std::chrono::milliseconds(1);  // less than the time in which a million frames per second fill a ring
+    constexpr auto kPause = std::chrono::milliseconds(1);  // at a million frames per second, a ring is not full after this time
     for (bool last = false; !last;) {
-        last = stop_.load();  // read before the rings, so that the last pass writes every frame
+        last = stop_.load();  // read before drain(), so that the last pass writes every frame
         const bool any = drain();
         if (any && !flush()) break;
         if (any)

@@ -12,14 +12,16 @@ namespace roci::pmd {
 
 class TapWriter {
 public:
-    /// The rings are not owned and must outlive the writer. `interface_of[i]` is the interface of ring i.
+    /// Starts the thread. The rings must exist until the writer is destroyed. `interface_of[i]` is the index of the interface of
+    /// ring i.
     TapWriter(std::vector<TapRing*> rings, std::vector<uint32_t> interface_of, std::vector<std::unique_ptr<TapSink>> sinks);
     /// Calls finish() and waits for the end of the thread.
     ~TapWriter();
 
-    /// Tells the thread to end and returns at once. The thread writes the remaining frames and the totals, then closes the sinks.
+    /// Requests the end of the thread and returns at once. The thread writes the remaining frames and the totals, and then closes
+    /// the sinks.
     void finish() { stop_ = true; }
-    /// Returns true if the thread has ended, after finish() or because every sink failed.
+    /// Returns true if the thread has ended, either because of finish() or because all sinks failed.
     bool finished() const { return finished_; }
 
 private:

@@ -1,4 +1,4 @@
-// The source of the current time: the TSC in rocid, a variable in tests and in the simulator.
+// The interface to the current time. rocid uses a clock (clock.hpp). Tests and the simulator use a variable.
 #pragma once
 
 #include "base/types.hpp"

@@ -1,5 +1,5 @@
-// One engine's end of a port with port = "udp": RoCEv2 over plain UDP sockets, without privilege. The kernel builds all headers
-// before the UDP payload.
+// One engine's part of a port with port = "udp". The port sends and receives RoCEv2 by plain UDP sockets and needs no privilege.
+// The kernel builds all headers before the UDP payload.
 #pragma once
 
 #include "frame_slots.hpp"
@@ -11,8 +11,8 @@ namespace roci::pmd {
 
 class UdpPort final : public io::Port {
 public:
-    /// `frames` is the number of buffers for frames to be sent. `up` is the state of the link; frames for a link that is down are
-    /// dropped and counted.
+    /// `frames` is the number of transmit buffers. `up` is the state of the link. While the link is down, the port drops and
+    /// counts frames.
     UdpPort(const UdpSockets& sockets, const MacAddress& mac, uint32_t frames, const std::atomic<bool>* up);
 
     unsigned rx_burst(io::RxFrame* frames, unsigned max) override { return receiver_.burst(frames, max); }
@@ -20,7 +20,8 @@ public:
     unsigned tx_alloc(io::TxFrame* frames, unsigned count) override;
     unsigned tx_burst(io::TxFrame* frames, unsigned count) override;
     void tx_free(io::TxFrame* frames, unsigned count) override;
-    /// Returns the number of frames per datagram. A datagram costs as much as several frames, so the engine should fill it.
+    /// Returns the largest number of frames per datagram. The cost of a datagram is almost independent of its number of frames,
+    /// so the engine should send bursts of this size.
     unsigned best_burst() const override { return UdpSender::kSegments; }
 
     const UdpSendCounters& sent() const { return sender_.counters(); }

@@ -47,8 +47,8 @@ UdpReceiver::UdpReceiver(const UdpSockets& sockets, const MacAddress& mac) : soc
     pending_.reserve(kMessages * kSegments);
 }
 
-/// Prepares the buffers of a message. The engine may hold slots for a long time (frames handed over). If fewer slots are free
-/// than expected, the remaining bytes go to the overflow buffer.
+/// Prepares the buffers of a message: one slot per expected frame, and the overflow buffer for the remaining bytes. There may be
+/// fewer free slots than expected frames, because the engine may hold slots for a long time.
 void UdpReceiver::prepare(Message& m, mmsghdr& header) {
     if (m.ready && m.piece == expected_piece_ && m.prepared == expected_count_) return;
     m.ready = true;
@@ -71,7 +71,7 @@ void UdpReceiver::prepare(Message& m, mmsghdr& header) {
 }
 
 bool UdpReceiver::receive(const UdpSockets::Socket& socket) {
-    // While no datagrams arrive, a peek precedes recvmmsg(), because the peek takes half the time.
+    // If the last call received nothing, first peeks, because a peek takes half the time of recvmmsg().
     if (quiet_ && recv(socket.fd, nullptr, 0, MSG_PEEK | MSG_DONTWAIT) < 0) return false;
     for (unsigned i = 0; i < kMessages; ++i) prepare(*messages_[i], headers_[i]);
     const int n = recvmmsg(socket.fd, headers_.data(), kMessages, MSG_DONTWAIT, nullptr);
@@ -125,8 +125,8 @@ UdpReceiver::Header UdpReceiver::read_header(const msghdr& m) const {
     return h;
 }
 
-/// Expects the next datagrams to have the layout of the last long datagram. A short datagram does not change the expectation,
-/// because it fits into the first slot.
+/// Stores the layout of a received datagram as the expected layout of the next datagrams. A datagram that fits into one slot does
+/// not change the expected layout.
 void UdpReceiver::expect(const Header& h, uint32_t bytes) {
     if (bytes <= kPayload || h.segment == 0 || h.segment > kPayload) return;
     expected_piece_ = h.segment;
@@ -148,9 +148,9 @@ void UdpReceiver::copy_out(const Message& m, uint32_t offset, uint32_t length, u
     }
 }
 
-/// Returns a slot with bytes [offset, offset + length) of the datagram at kBth, or nullptr if no slot is free. If `direct`, the
-/// kernel has stored the frame from the start of slot `index` on, so only bytes beyond the slot's piece are copied. Only a
-/// datagram of a single frame has such bytes.
+/// Returns a slot that contains bytes [offset, offset + length) of the datagram at kBth, or nullptr if no slot is free. If
+/// `direct` is true, the kernel has stored the start of the frame in slot `index`. Then only the bytes beyond the slot's piece
+/// are copied. Only a datagram with a single frame has such bytes.
 uint8_t* UdpReceiver::piece_of(Message& m, uint32_t offset, uint32_t length, unsigned index, bool direct) {
     if (direct && index < m.prepared) {
         uint8_t* slot = std::exchange(m.slots[index], nullptr);
@@ -175,12 +175,13 @@ void UdpReceiver::take(Message& m, const Header& h, uint32_t bytes) {
             continue;
         }
         uint8_t* slot = piece_of(m, offset, length, index, direct);
-        if (slot == nullptr) continue;  // the frame is lost, as in a NIC without free descriptors
+        if (slot == nullptr) continue;  // drops the frame, like a NIC without free descriptors
         pending_.push_back({slot, &h, length, index});
     }
 }
 
-/// Rebuilds the headers of the sender in front of the BTH. Returns the address of the IP header.
+/// Writes the Ethernet, IP and UDP headers in front of the BTH, as the sender's kernel had written the IP and UDP headers.
+/// Returns the address of the IP header.
 uint8_t* UdpReceiver::put_headers(uint8_t* slot, const Header& h, uint32_t length, uint16_t id) {
     const auto datagram = uint16_t(length + wire::kUdpLength);
     uint8_t* udp = slot + kBth - wire::kUdpLength;
@@ -215,8 +216,9 @@ uint8_t* UdpReceiver::put_headers(uint8_t* slot, const Header& h, uint32_t lengt
     return l3;
 }
 
-/// Called for a frame whose ICRC is wrong. Returns true if the ICRC is right for source port 4791, because a NAT has then changed
-/// the port. Such a frame is not accepted either, because the responses would go to a port that the NAT does not know.
+/// Called for a frame with a wrong ICRC. Returns true if the ICRC is right for source port 4791, which means that a NAT has
+/// changed the source port. The receiver refuses such a frame too, because responses go to port 4791, for which the NAT has no
+/// mapping.
 bool UdpReceiver::natted(uint8_t* l3, const Header& h, uint32_t covered, uint32_t sent) {
     if (h.source_port == wire::kRoceUdpPort) return false;
     uint8_t* udp = l3 + (h.ipv4 ? wire::kIpv4Length : wire::kIpv6Length);
@@ -226,8 +228,9 @@ bool UdpReceiver::natted(uint8_t* l3, const Header& h, uint32_t covered, uint32_
     return difference == 0 || (h.ipv4 && shifts_.of(covered).identification_for(difference).has_value());
 }
 
-/// Returns true if the ICRC is right. For IPv4, tries the identification `id` first, then computes the identification from the
-/// ICRC, writes it to the header and accepts it if it is plausible.
+/// Returns true if the ICRC is right. For IPv4, first tries the identification `id`. If the ICRC is wrong with `id`, computes the
+/// identification from the ICRC, and writes the result to the header. Accepts the computed identification only if
+/// UdpPeers::believe() returns true.
 bool UdpReceiver::check(uint8_t* l3, const Header& h, uint32_t length, uint16_t id, UdpPeers::Peer& peer) {
     const uint32_t covered = (h.ipv4 ? wire::kIpv4Length : wire::kIpv6Length) + wire::kUdpLength + length - wire::kIcrcLength;
     uint32_t sent;
@@ -241,7 +244,7 @@ bool UdpReceiver::check(uint8_t* l3, const Header& h, uint32_t length, uint16_t 
     if (!h.ipv4) return refuse();
     const wire::IcrcShift& shift = shifts_.of(covered);
     auto change = shift.identification_for(difference);
-    const bool fragments = !change.has_value();  // the sender may permit fragmentation; rocid never does, but it is legal
+    const bool fragments = !change.has_value();  // true: the sender may permit fragmentation (no don't-fragment bit)
     if (fragments) change = shift.identification_for(difference ^ shift.of_flags(wire::kDontFragmentWord));
     if (!change.has_value()) return refuse();
     const auto found = uint16_t(id ^ *change);
@@ -252,7 +255,8 @@ bool UdpReceiver::check(uint8_t* l3, const Header& h, uint32_t length, uint16_t 
     return false;
 }
 
-/// Checks the frame just before the engine copies its payload, so that the payload is still in the nearest cache then.
+/// Rebuilds the headers and checks the ICRC of a frame. This happens just before the engine copies the payload, so that the
+/// payload is still in the nearest cache.
 void UdpReceiver::deliver(const Pending& p, io::RxFrame& f) {
     const Header& h = *p.header;
     UdpPeers::Peer& peer = peers_.of(hash_of(h.source, h.source_port));

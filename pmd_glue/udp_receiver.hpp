@@ -1,5 +1,5 @@
-// Receives datagrams from UDP sockets and converts them to frames. The receiver rebuilds the Ethernet, IP and UDP headers of each
-// frame as the sender had them. One system call receives several datagrams, each of which may hold many frames of one length
+// Receives datagrams from UDP sockets and converts the datagrams to frames. The receiver rebuilds the Ethernet, IP and UDP
+// headers of each frame. One system call receives several datagrams. Each datagram may contain many frames of one length
 // (UDP_GRO).
 #pragma once
 
@@ -20,11 +20,11 @@
 namespace roci::pmd {
 
 struct UdpReceiveCounters {
-    std::atomic<uint64_t> calls{0};         ///< system calls that returned something
-    std::atomic<uint64_t> split{0};         ///< frames that were copied because they did not arrive in a slot of their own
+    std::atomic<uint64_t> calls{0};         ///< system calls that returned at least one datagram
+    std::atomic<uint64_t> split{0};         ///< frames that were copied, because the kernel did not store them in separate slots
     std::atomic<uint64_t> too_large{0};     ///< frames of wrong length, frames beyond a full `pending_`, and truncated datagrams
-    std::atomic<uint64_t> unconfirmed{0};   ///< frames refused because the identification that fits their ICRC was implausible
-    std::atomic<uint64_t> port_changed{0};  ///< frames refused because a NAT changed their source port, which the ICRC covers
+    std::atomic<uint64_t> unconfirmed{0};   ///< frames refused because the computed IPv4 identification was implausible
+    std::atomic<uint64_t> port_changed{0};  ///< frames refused because a NAT changed the source port, which the ICRC covers
 };
 
 class UdpReceiver {
@@ -40,7 +40,7 @@ private:
     static constexpr unsigned kMessages = 8, kSegments = 64, kSlots = 2048;
     static constexpr uint32_t kOverflow = 1 << 16;
     static constexpr size_t kControl = 256;
-    /// Offset of the BTH in a slot. The BTH begins at a cache line, and the headers fit before it.
+    /// Offset of the BTH in a slot. The BTH begins at a cache line. The other headers fit before this offset.
     static constexpr uint32_t kBth = 64;
     static constexpr uint32_t kPayload = FrameSlots::kBytes - kBth;
 
@@ -48,9 +48,9 @@ private:
     struct Message {
         std::array<iovec, kSegments + 1> pieces;
         std::array<uint8_t*, kSegments> slots{};
-        unsigned prepared = 0;  ///< number of pieces that are slots
-        uint32_t piece = 0;     ///< bytes per slot that the kernel fills
-        bool ready = false;     ///< the mmsghdr is prepared for the next call
+        unsigned prepared = 0;  ///< number of entries of `pieces` that are slots
+        uint32_t piece = 0;     ///< number of bytes that the kernel stores per slot
+        bool ready = false;     ///< the mmsghdr and the buffers are ready for the next recvmmsg()
         sockaddr_storage from;
         alignas(cmsghdr) std::array<uint8_t, kControl> control;
         std::unique_ptr<uint8_t[]> overflow = std::make_unique<uint8_t[]>(kOverflow);
@@ -64,7 +64,7 @@ private:
         uint32_t segment = 0;  ///< bytes per frame; 0: the datagram is a single frame
     };
 
-    /// A frame that was received and that the engine has not taken yet.
+    /// A received frame that burst() has not returned yet.
     struct Pending {
         uint8_t* slot;
         const Header* header;
@@ -94,7 +94,7 @@ private:
     std::array<Header, kMessages> received_;
     std::vector<Pending> pending_;
     size_t next_ = 0;
-    size_t turn_ = 0;  ///< index of the socket from which the next search for datagrams starts
+    size_t turn_ = 0;  ///< index of the socket that the next burst() reads first
     uint32_t expected_piece_ = kPayload;
     unsigned expected_count_ = 1;
     bool quiet_ = false;  ///< the last call received nothing

@@ -28,7 +28,7 @@ Layout layout_of(const io::TxFrame& f) {
     return {ipv4, bth, f.length - bth};
 }
 
-/// Returns true for UDP over IPv4 without options or over IPv6. A UDP socket can send only such frames.
+/// Returns true if the frame contains UDP over IPv6, or UDP over IPv4 without options. A UDP socket can send only such frames.
 bool is_udp(const io::TxFrame& f) {
     constexpr uint32_t kShortest = kL3 + wire::kIpv4Length + wire::kUdpLength + wire::kBthLength + wire::kIcrcLength;
     if (f.length < kShortest) return false;
@@ -37,7 +37,7 @@ bool is_udp(const io::TxFrame& f) {
     return l3[0] >> 4 == 6 && l3[6] == wire::kProtocolUdp && f.length >= kShortest + wire::kIpv6Length - wire::kIpv4Length;
 }
 
-/// Returns true if traffic class, hop limit, addresses and, for IPv6, flow label are equal.
+/// Returns true if two IP headers have equal traffic class, hop limit and addresses and, for IPv6, equal flow labels.
 bool same_flow(const uint8_t* a, const uint8_t* b, bool ipv4) {
     if (ipv4) return a[1] == b[1] && a[8] == b[8] && std::memcmp(a + 12, b + 12, 8) == 0;
     return std::memcmp(a, b, 4) == 0 && a[7] == b[7] && std::memcmp(a + 8, b + 8, 32) == 0;
@@ -50,7 +50,7 @@ Gid source_of(const uint8_t* l3, bool ipv4) {
     return g;
 }
 
-/// Appends control messages to a buffer. The buffer must be large enough for all of them.
+/// Appends control messages to a buffer. The buffer must be large enough for all control messages.
 class Control {
 public:
     Control(msghdr& m, void* buffer) : m_(m), at_(static_cast<uint8_t*>(buffer)) {
@@ -106,9 +106,10 @@ bool UdpSender::open_group(const io::TxFrame& frame, unsigned index, Group& g) {
     return g.socket != nullptr;
 }
 
-/// Returns true if the next frame can be added to the group. A shorter frame can only be the last frame of a datagram. It is not
-/// added if the frame after it has the same length, because the two can then share the next datagram. Example: Middle packets
-/// after a WRITE First, which is longer by its RETH.
+/// Returns true if the next frame should be added to the group. A frame that is shorter than the first frame can only be the last
+/// frame of the datagram. If the frame after the shorter frame has the same length as the shorter frame, both frames can share
+/// the next datagram, so the function returns false. For example, Middle packets are shorter than a WRITE First, which has a
+/// RETH.
 bool UdpSender::joins(const Group& g, const io::TxFrame* frames, unsigned next, unsigned count) const {
     if (!segments_ || g.closed || g.count == kSegments) return false;
     const io::TxFrame& frame = frames[next];
@@ -118,8 +119,8 @@ bool UdpSender::joins(const Group& g, const io::TxFrame* frames, unsigned next, 
            same_flow(frames[g.first].data + kL3, frame.data + kL3, g.ipv4);
 }
 
-/// Adapts the ICRCs to the identifications of the segments. The kernel numbers the segments of an IPv4 datagram 0, 1, 2 … in the
-/// identification, and the ICRC covers the identification. A second call reverses the change.
+/// Changes the ICRCs of the frames for the identifications of the segments. In the segments of an IPv4 datagram, the kernel sets
+/// the identifications 0, 1, 2 …, and the ICRC covers the identification. A second call reverses the changes.
 void UdpSender::number_segments(const Group& g, io::TxFrame* frames) {
     if (!g.ipv4) return;
     for (unsigned i = 1; i < g.count; ++i) {
@@ -169,8 +170,8 @@ void UdpSender::dropped(const Group& g, int error) {
     counters_.last_error.store(error, std::memory_order_relaxed);
 }
 
-/// Sends the groups, which all use the same socket. Returns the index of the first frame that was neither sent nor dropped. `end`
-/// is the index behind the last frame.
+/// Sends groups that all use the same socket. `end` is the index behind the last frame of the groups. Returns the index of the
+/// first frame that was neither sent nor dropped, or `end`.
 unsigned UdpSender::submit(io::TxFrame* frames, unsigned groups, unsigned end) {
     unsigned piece = 0;
     for (unsigned i = 0; i < groups; ++i) {
@@ -197,7 +198,7 @@ unsigned UdpSender::submit(io::TxFrame* frames, unsigned groups, unsigned end) {
         const bool full = error == EAGAIN || error == ENOBUFS || error == EINTR;
         const bool refused = g.count > 1 && (error == EIO || error == EOPNOTSUPP || error == ENOPROTOOPT);
         if (full || refused) {
-            if (refused) segments_ = false;  // for example over IPsec; from now on each frame is a datagram of its own
+            if (refused) segments_ = false;  // for example over IPsec; afterwards each frame is a separate datagram
             for (unsigned i = done; i < groups; ++i) number_segments(groups_[i], frames);
             return g.first;
         }

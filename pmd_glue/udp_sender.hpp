@@ -1,6 +1,6 @@
 // Sends the engine's frames by UDP sockets. The kernel builds the Ethernet, IP and UDP headers, so the sender passes only the
-// bytes after the UDP header. Frames of one flow and one length are passed as one datagram, which the kernel cuts into segments
-// (UDP_SEGMENT). One system call sends a burst.
+// bytes after the UDP header to the kernel. Successive frames of one flow and one length form one datagram, which the kernel
+// splits into segments (UDP_SEGMENT). One system call sends several datagrams.
 #pragma once
 
 #include <sys/socket.h>
@@ -18,9 +18,9 @@ namespace roci::pmd {
 
 /// Counters of system calls and, by cause, of frames that were not sent. Only one thread writes the counters.
 struct UdpSendCounters {
-    std::atomic<uint64_t> too_long{0};     ///< longer than the path permits
-    std::atomic<uint64_t> unreachable{0};  ///< any other error, such as no route or a firewall rule
-    std::atomic<uint64_t> no_address{0};   ///< the source address of the frame does not belong to this port
+    std::atomic<uint64_t> too_long{0};     ///< frames that are longer than the path MTU permits
+    std::atomic<uint64_t> unreachable{0};  ///< frames with another error, such as no route or a firewall rule
+    std::atomic<uint64_t> no_address{0};   ///< frames whose source address does not belong to this port, and frames without UDP
     std::atomic<uint64_t> calls{0};        ///< system calls that sent frames
     std::atomic<int> last_error{0};        ///< errno of the last frame that was not sent
 };
@@ -28,9 +28,9 @@ struct UdpSendCounters {
 class UdpSender {
 public:
     explicit UdpSender(const UdpSockets& sockets) : sockets_(sockets) {}
-    /// Sends frames in order. Returns the number of frames, counted from the first one, that were sent or were dropped and
-    /// counted. The caller calls again with the remaining frames until the result is 0, usually because the socket buffer is
-    /// full.
+    /// Sends frames in order. Returns the number of frames from the first frame on that were sent, or dropped and counted. The
+    /// caller must repeat the call with the remaining frames until the result is 0. The result is usually 0 because the socket
+    /// buffer is full.
     unsigned send(io::TxFrame* frames, unsigned count);
     const UdpSendCounters& counters() const { return counters_; }
     /// Largest number of segments per datagram that Linux before 6.9 accepts.
@@ -38,7 +38,8 @@ public:
 
 private:
     static constexpr unsigned kMessages = 16, kFrames = 256;
-    /// Largest UDP payload of an IP packet, in bytes. The length field of IP has 16 bits. For IPv4 it includes the IP header.
+    /// Largest UDP payload of an IP packet, in bytes. The length field of the IP header has 16 bits. For IPv4, the length
+    /// includes the IP header.
     static constexpr uint32_t kIpv4Bytes = 0xffff - wire::kIpv4Length - wire::kUdpLength, kIpv6Bytes = 0xffff - wire::kUdpLength;
     static constexpr size_t kControl = 160;
 
@@ -47,7 +48,7 @@ private:
         unsigned first = 0, count = 0;
         uint32_t bytes = 0;  ///< bytes per segment
         bool ipv4 = false;
-        bool closed = false;  ///< the last segment is shorter than the others, so no frame may be added to the group
+        bool closed = false;  ///< the last frame is shorter than the others, so no frame may be added
         const UdpSockets::Socket* socket = nullptr;
     };
     struct alignas(16) Message {

@@ -24,8 +24,8 @@ void set(int fd, int level, int name, int value) {
         throw StartError(fmt::format("socket option {}/{}: {}", level, name, std::strerror(errno)));
 }
 
-/// Returns the size that was set. The kernel doubles a size for its own overhead, and getsockopt() returns the double
-/// (socket(7)).
+/// Returns the size of a socket buffer that the kernel has granted. The kernel doubles the granted size for its overhead, and
+/// getsockopt() returns the doubled size (socket(7)).
 uint32_t buffer_of(int fd, int name) {
     int bytes = 0;
     socklen_t length = sizeof bytes;
@@ -33,8 +33,8 @@ uint32_t buffer_of(int fd, int name) {
     return uint32_t(bytes) / 2;
 }
 
-/// Configures IPv4. The ICRC requires identification 0 and the don't-fragment bit. The kernel sends these only from unconnected
-/// sockets that discover the path MTU.
+/// Sets the IPv4 options of a socket. The engine computes the ICRC for identification 0 and a set don't-fragment bit. The kernel
+/// sends these values only from unconnected sockets that discover the path MTU.
 void set_ipv4(int fd) {
     set(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO);
     set(fd, IPPROTO_IP, IP_PKTINFO, 1);
@@ -50,9 +50,9 @@ void set_ipv6(int fd) {
     set(fd, IPPROTO_UDP, UDP_NO_CHECK6_RX, 1);  // RoCEv2 permits UDP checksum 0: the ICRC protects the packet (A17.3.2)
 }
 
-/// Selects the interface for multicasts. Turns off the kernel's loopback of multicasts, because the engines deliver multicasts to
-/// the QPs of this rocid. Limits the socket to the groups that it joins: by default a socket also receives each group that any
-/// other socket of this host joined (ip(7), IP_MULTICAST_ALL), so each engine would deliver a copy.
+/// Selects the interface for multicast datagrams. Disables the kernel's loopback of multicast datagrams, because the engines
+/// deliver these to the QPs of this rocid. Also disables the reception of groups that other sockets of this host have joined
+/// (ip(7), IP_MULTICAST_ALL), because otherwise each engine would deliver a copy.
 void set_multicast(int fd, bool ipv4, bool ipv6, int interface_index) {
     const int off = 0;
     ip_mreqn by{};
@@ -69,20 +69,20 @@ void set_multicast(int fd, bool ipv4, bool ipv6, int interface_index) {
     }
 }
 
-/// Sets the size of a socket buffer. Only a process with CAP_NET_ADMIN may exceed net.core.rmem_max and wmem_max; for other
-/// processes, the kernel reduces the value.
+/// Sets the size of a socket buffer. Only a process with CAP_NET_ADMIN may exceed net.core.rmem_max and net.core.wmem_max. For
+/// other processes, the kernel reduces the size.
 void set_buffer(int fd, int forced, int limited, int bytes) {
     if (setsockopt(fd, SOL_SOCKET, forced, &bytes, sizeof bytes) != 0) setsockopt(fd, SOL_SOCKET, limited, &bytes, sizeof bytes);
 }
 
-/// Distributes queue pairs over the engines' sockets by the lowest byte of the BTH's destination QP. By default all frames of a
-/// peer would arrive at one socket, because their addresses and ports are the same.
+/// Distributes received datagrams over the engines' sockets by the lowest byte of the BTH's destination QP number. By default,
+/// all datagrams of a peer would arrive at one socket, because they have the same addresses and ports.
 void spread_by_qp(int fd, uint32_t engines) {
     constexpr uint32_t kLowestQpByte = 7;
     sock_filter code[] = {BPF_STMT(BPF_LD | BPF_B | BPF_ABS, kLowestQpByte), BPF_STMT(BPF_ALU | BPF_MOD | BPF_K, engines),
                           BPF_STMT(BPF_RET | BPF_A, 0)};
     const sock_fprog program{3, code};
-    // If the call fails, engines hand frames over to each other.
+    // If the call fails, an engine passes frames for QPs of another engine to that engine.
     setsockopt(fd, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &program, sizeof program);
 }
 
@@ -155,7 +155,7 @@ void UdpSockets::open(const UdpSetup& setup, const Gid& address) {
     receive_buffer_ = buffer_of(s.fd, SO_RCVBUF);
     send_buffer_ = buffer_of(s.fd, SO_SNDBUF);
     int on = 1;
-    setsockopt(s.fd, IPPROTO_UDP, UDP_GRO, &on, sizeof on);  // if the call fails, each frame is a datagram of its own
+    setsockopt(s.fd, IPPROTO_UDP, UDP_GRO, &on, sizeof on);  // if the call fails, each frame is a separate datagram
     bind_to(s.fd, s.ipv6, address, setup.interface_index);
     if (setup.engines > 1) spread_by_qp(s.fd, setup.engines);
     epoll_event e{.events = EPOLLIN | EPOLLET, .data = {.fd = s.fd}};

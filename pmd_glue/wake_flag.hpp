@@ -1,4 +1,4 @@
-// A flag by which threads wake another thread if it sleeps.
+// A flag that shows whether a thread sleeps, and the means to wake the thread.
 #pragma once
 
 #include <atomic>
@@ -8,8 +8,8 @@
 
 namespace roci::pmd {
 
-/// A thread that others must wake only if it sleeps. The sleeping thread sets `sleeping`, executes a full fence, checks once more
-/// for work, and then sleeps. A producer publishes work, then calls notify().
+/// Wakes a consumer thread only if the consumer sleeps. Before a sleep, the consumer sets `sleeping`, executes a full fence and
+/// checks again for work. A producer publishes work and then calls notify().
 struct WakeFlag {
     std::atomic<uint32_t> sleeping{0};
     Sleeper sleeper;

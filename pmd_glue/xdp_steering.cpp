@@ -104,8 +104,8 @@ void XdpSteering::try_out(const std::string& interface, int index, uint32_t mtu)
     program.load(interface);
     const int error = program.attach(index, XDP_FLAGS_DRV_MODE);
     if (error == EOPNOTSUPP && program.attach(index, XDP_FLAGS_SKB_MODE) == 0) return;
-    // ERANGE, EINVAL and EOPNOTSUPP are the errors of interface drivers for a frame that does not fit into a page with XDP's
-    // headroom. rocid refuses the interface, because DPDK's driver does not fall back to generic mode after such an error.
+    // Interface drivers return ERANGE, EINVAL or EOPNOTSUPP if a frame and XDP's headroom do not fit into a page. In this case
+    // rocid refuses the interface, because DPDK's driver does not retry in generic mode after such an error.
     if (error == ERANGE || error == EINVAL || error == EOPNOTSUPP) throw StartError(refuses_native(interface, mtu, error));
     if (error != 0) refuse(interface, "the program does not attach", error);
 }
@@ -115,7 +115,7 @@ void XdpSteering::prepare(const std::string& interface, int index, uint32_t mtu)
     const uint32_t id = attached_program(index);
     if (id == 0) return try_out(interface, index, mtu);
     const std::string name = name_of(id);
-    // This call cannot detach a program on a bpf_link, such as that of a running rocid.
+    // A running rocid has attached its program by a bpf_link. This call cannot detach such a program.
     if (name == kProgramName && bpf_xdp_detach(index, 0, nullptr) == 0) return;
     throw StartError("interface '" + interface + "' is taken: it has the XDP program '" + name +
                      (name == kProgramName ? "' of another rocid; give that one's configuration this device too, or stop it"

@@ -1,6 +1,7 @@
-// rocid's XDP program on a network interface. The program steers RoCEv2 frames, and all frames to addresses that only rocid has,
-// to the AF_XDP sockets of DPDK's driver. It leaves all other frames to the kernel. A bpf_link attaches the program. The kernel
-// removes the program when the link's descriptor is closed, at the end of rocid or after a crash.
+// Attaches rocid's XDP program (xdp/steer.bpf.c) to a network interface. The program redirects RoCEv2 frames, and all frames to
+// addresses that only rocid has, to the AF_XDP sockets of DPDK's driver. The kernel receives all other frames. A bpf_link
+// attaches the program. The kernel detaches the program when the descriptor of the bpf_link is closed, also after a crash of
+// rocid.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +16,9 @@ namespace roci::pmd {
 inline constexpr const char* kSteeringCounters[] = {"steered", "passed_other", "passed_other_address", "passed_fragment",
                                                     "passed_without_socket"};
 
-/// Provides the program's object file as a path that DPDK's driver can open. The driver loads the program, attaches the program
-/// and adds the driver's sockets to the map `xsks_map`. Then XdpSteering replaces the driver's program. The path is valid as long
-/// as this object exists.
+/// Provides the object file of the XDP program as a path that DPDK's driver can open. The driver loads and attaches the program,
+/// and adds the driver's sockets to the map `xsks_map`. Later XdpSteering replaces the program that the driver has attached. The
+/// path is valid as long as this object exists.
 class XdpObjectFile {
 public:
     XdpObjectFile();  ///< throws StartError
@@ -36,21 +37,23 @@ struct ServedAddress {
 
 class XdpSteering {
 public:
-    /// Called before DPDK's driver starts. Removes the program of a rocid that crashed while it started. Throws StartError if the
-    /// interface has another XDP program, or if the kernel or the driver rejects rocid's program.
+    /// Called before DPDK's driver starts. If a rocid has crashed during its start, removes the program that this rocid has left.
+    /// Throws StartError if the interface has another XDP program, or if the kernel or the interface's driver rejects rocid's
+    /// program.
     static void prepare(const std::string& interface, int index, uint32_t mtu);
 
-    /// Detaches the program that DPDK's driver attached for one queue, so that the driver can start the next queue. Throws
+    /// Detaches the program that DPDK's driver has attached for one queue, so that the driver can start the next queue. Throws
     /// StartError.
     static void detach(const std::string& interface, int index);
 
-    /// Called after DPDK's driver has started. Replaces the driver's program by rocid's, which steers queue i to sockets[i]. Uses
-    /// native mode if the interface's driver supports it, otherwise generic mode. Throws StartError.
+    /// Called after DPDK's driver has started. Replaces the driver's program by rocid's program, which redirects frames of queue
+    /// i to sockets[i]. Uses native mode if the interface's driver supports native mode, otherwise generic mode. Throws
+    /// StartError.
     XdpSteering(const std::string& interface, int index, std::span<const int> sockets);
     ~XdpSteering();
     XdpSteering(const XdpSteering&) = delete;
 
-    /// Replaces the addresses whose frames rocid receives.
+    /// Replaces the set of addresses whose frames the program redirects to rocid.
     void set_addresses(std::span<const ServedAddress> addresses);
     bool native() const { return native_; }
     /// Returns the sum of a counter over all CPUs. `which` is an index into kSteeringCounters.

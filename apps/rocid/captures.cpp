@@ -14,7 +14,7 @@ namespace roci::rocid {
 namespace {
 
 constexpr size_t kMaxCaptures = pmd::TapPort::kMaxRings - 1;  // one ring is for the configured capture
-constexpr int kPipeBytes = 1 << 20;                           // default limit of unprivileged users; a smaller pipe works too
+constexpr int kPipeBytes = 1 << 20;                           // the kernel's default limit for unprivileged users
 
 /// Creates the pipe of a capture. Returns 0, or a positive errno with `why` set.
 int make_pipe(int (&ends)[2], std::string& why) {
@@ -23,7 +23,7 @@ int make_pipe(int (&ends)[2], std::string& why) {
         why = std::string("no pipe for a capture: ") + std::strerror(error);
         return error;
     }
-    fcntl(ends[0], F_SETFL, 0);  // the client reads without O_NONBLOCK
+    fcntl(ends[0], F_SETFL, 0);  // the client's end is blocking
     fcntl(ends[1], F_SETPIPE_SZ, kPipeBytes);
     return 0;
 }
@@ -51,7 +51,8 @@ void Captures::attach(Capture& capture, const host::CaptureSpec& spec) {
 
 int Captures::start(uint32_t session, const host::CaptureSpec& spec, std::string& why) {
     captures_.remove_if([](const Capture& c) { return c.ended && c.writer->finished(); });
-    // An ended capture counts until its writer has finished, because its rings and its thread still exist.
+    // An ended capture counts for the limit until the capture's writer thread has finished, because the rings and the thread
+    // exist.
     if (captures_.size() >= kMaxCaptures) {
         why = "the limit of captures is reached; end one";
         return -EBUSY;

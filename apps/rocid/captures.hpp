@@ -1,5 +1,5 @@
-// Live captures (`roci pcap`). Each capture has rings at the taps of the ports, and a writer thread that sends pcapng through a
-// pipe to the client.
+// Live captures (`roci pcap`). A tap is a wrapper of a port that copies frames. Each capture has a ring per tap, and a writer
+// thread that writes the frames as pcapng to a pipe. The client reads the pipe.
 #pragma once
 
 #include <atomic>
@@ -22,9 +22,9 @@ struct TapPoint {
 
 class Captures {
 public:
-    /// `engines` executes fences: after a fence no lcore accesses a ring that was removed from its tap.
+    /// `engines` executes fences. After a fence no lcore accesses a ring that was removed from a tap.
     Captures(std::vector<TapPoint> taps, std::vector<std::string> devices, engine::CommandPort& engines);
-    /// Ends all running captures. Waits at most some seconds for their readers.
+    /// Ends all running captures. Waits at most some seconds for the readers of the pipes.
     ~Captures();
 
     int start(uint32_t session, const host::CaptureSpec& spec, std::string& why);

@@ -35,7 +35,7 @@ addresses = ["10.77.0.2/24", "fd77::2/64"]
 mtu = 4096
 )";
 
-/// The device is its own peer, so a server on the device sees its clients come from the server's own address.
+/// The device is its own peer, so the source address of a client equals the address of the server.
 constexpr std::string_view kSingleDevice = R"([[device]]
 name = "roci0"
 port = "loopback"
@@ -44,7 +44,7 @@ mac = "02:52:4f:43:49:00"
 addresses = ["10.77.0.1/24", "fd77::1/64"]
 )";
 
-/// The place of an error in the configuration.
+/// The position of an error in the configuration.
 struct Place {
     std::string file;
     int line = 0;
@@ -267,8 +267,8 @@ bool good_name(const std::string& s) {
     return !s.empty() && s.size() <= 15 && std::ranges::all_of(s, ok);
 }
 
-/// Checks that the kind of the port takes the given keys and has its required key, and that the values of the port's keys are
-/// valid.
+/// Checks that the port kind accepts the given keys, that the key which the kind requires is set, and that the values of the keys
+/// are valid.
 void check_port_keys(const std::string& file, const DeviceSection& d) {
     const PortKind& kind = port_kind(d.port);
     for (const auto& [key, line] : d.given)
@@ -279,7 +279,7 @@ void check_port_keys(const std::string& file, const DeviceSection& d) {
     };
     if (!kind.must_have.empty() && kind.must_have != "peer" && value(kind.must_have).empty())
         fail({file, d.line}, "device '{}': port = \"{}\" needs the key '{}'", d.name, kind.name, kind.must_have);
-    constexpr std::string_view kSeparators = ",\n";  // separators of devargs: a value that contains one could add arguments
+    constexpr std::string_view kSeparators = ",\n";  // these characters separate devargs, so a value must not contain them
     for (const std::string_view key : {"interface", "pci", "path"})
         if (value(key).find_first_of(kSeparators) != std::string::npos)
             fail({file, d.line}, "key 'device.{}' = \"{}\": allowed no comma", key, value(key));
@@ -307,7 +307,7 @@ void check_device(const std::string& file, Config& c, size_t index) {
     if (d.mtu < 256 || d.mtu > 4096 || (d.mtu & (d.mtu - 1)) != 0)
         fail(at, "key 'device.mtu' = {}: allowed 256, 512, 1024, 2048 or 4096", d.mtu);
     check_port_keys(file, d);
-    if (!d.pci.empty()) d.pci = canonical_pci(d.pci).value();  // the form that DPDK and /sys use
+    if (!d.pci.empty()) d.pci = canonical_pci(d.pci).value();  // the notation of DPDK and /sys
     if (d.mac.empty() && !port_kind(d.port).has_mac) d.mac = fmt::format("02:52:4f:43:49:{:02x}", index);
     const auto mac = parse_mac(d.mac);
     if (!d.mac.empty() && (!mac || mac->is_zero() || (mac->bytes[0] & 1) != 0))
@@ -323,11 +323,11 @@ void check_device(const std::string& file, Config& c, size_t index) {
         fail(at, "key 'device.addresses' has {} entries: allowed {}", d.addresses.size(), kMaxAddresses);
 }
 
-/// Returns true for a UDP port with configured addresses, which can share its interface with other devices.
+/// Returns true for a UDP port with configured addresses. Such a port can share a kernel interface with other devices.
 bool own_address(const DeviceSection& d) { return d.port == "udp" && !d.addresses.empty(); }
 
-/// Checks a UDP port. A UDP port has no VLAN tag. If it uses all addresses, it must be the only port with a kernel interface,
-/// because it would receive the frames of the other ports.
+/// Checks a UDP port. A UDP port has no VLAN tag. A UDP port without configured addresses receives the datagrams for all
+/// addresses of the host, so no other port may have a kernel interface.
 void check_udp(const std::string& file, const Config& c, const DeviceSection& d) {
     if (d.port != "udp") return;
     if (d.vlan != 0) fail({file, d.line}, "device '{}': a UDP port has no VLAN tag: give the kernel's VLAN interface", d.name);
@@ -346,8 +346,8 @@ void check_peers(const std::string& file, const Config& c) {
         for (const DeviceSection& other : c.devices)
             if (&other != &d && !d.mac.empty() && parse_mac(other.mac) == parse_mac(d.mac))
                 fail(at, "devices '{}' and '{}' have the same MAC {}", d.name, other.name, d.mac);
-        // Ports on one interface would share its frames. For example, the kernel would put the packet sockets of two af_packet
-        // ports into one fanout group, because DPDK's driver names the group by process and interface.
+        // If two ports used the same interface, each port would get only a part of the interface's frames. For example, DPDK's
+        // af_packet driver names a fanout group by process and interface, so the sockets of both ports would be in one group.
         for (const DeviceSection& other : c.devices)
             if (&other < &d && !d.interface.empty() && other.interface == d.interface && !(own_address(d) && own_address(other)))
                 fail(at,

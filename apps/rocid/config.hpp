@@ -1,5 +1,5 @@
-// rocid's configuration. The option table (options.cpp) describes every key: type, default, range and purpose. The parser, its
-// errors and the sample file are derived from the table.
+// rocid's configuration. The option table (options.cpp) describes every key: type, default, range and purpose. The parser, the
+// error texts and the sample file use this table.
 #pragma once
 
 #include <cstdint>
@@ -61,24 +61,24 @@ struct Config {
     std::vector<unsigned> cpu_numbers;
 };
 
-/// An error in a configuration. The text has the form "file:line: the error, and the allowed values". Errors of the whole
-/// configuration have no line.
+/// An error in a configuration. The text consists of "file:line: ", the error and the allowed values. An error that concerns no
+/// single line has no line number.
 class ConfigError : public std::runtime_error {
 public:
     using std::runtime_error::runtime_error;
 };
 
-/// Parses TOML text; `name` is the file name in errors. Missing keys get their defaults. A text without [[device]]
-/// gets the default loopback pair. `overrides` are entries "section.key=value", applied after the text. A string value in
-/// `overrides` needs no quotes. Throws ConfigError.
+/// Parses TOML text. `name` is the file name in error texts. Missing keys get their defaults. If the text has no [[device]]
+/// table, the result has the default pair of loopback devices. `overrides` are entries of the form section.key=value, which are
+/// applied after the text. A string value in `overrides` needs no quotes. Throws ConfigError.
 Config parse_config(const std::string& text, const std::string& name, const std::vector<std::string>& overrides = {});
 /// Reads and parses a file. Throws ConfigError.
 Config load_config(const std::string& path, const std::vector<std::string>& overrides = {});
-/// Returns the built-in configuration: two devices, roci0 and roci1, back to back.
+/// Returns the built-in configuration: two loopback devices, roci0 and roci1, that are connected to each other.
 Config default_config(const std::vector<std::string>& overrides = {});
 /// Returns the built-in configuration of `--single`: one device, roci0, that is its own peer.
 Config single_config(const std::vector<std::string>& overrides = {});
-/// Returns a configuration file with every key, its default, range and purpose; `rocid --print-config` prints it.
+/// Returns the text that `rocid --print-config` prints: a configuration file with every key and its default, range and purpose.
 std::string sample_config();
 
 }  // namespace roci::rocid

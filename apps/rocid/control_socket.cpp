@@ -51,8 +51,8 @@ void make_folder(const std::filesystem::path& folder) {
                          "; run as root, or choose another place with --socket PATH");
 }
 
-/// Creates the listening socket. The caller has the lock. Throws StartError if a server listens at the path, because another
-/// rocid whose lock file was removed may still listen.
+/// Creates the listening socket. The caller holds the lock of the path. Throws StartError if a server listens at the path. Such a
+/// server can be another rocid whose lock file was removed.
 int listen_at(const std::string& path, uint32_t mode) {
     const sockaddr_un a = address_of(path);
     struct stat s {};
@@ -123,7 +123,7 @@ void give_to_group(const std::string& path, const std::string& group) {
 ControlSocket::ControlSocket(const std::string& path, uint32_t mode, SessionHandler handler, Reaper& reaper)
     : path_(path), handler_(std::move(handler)), reaper_(reaper), buffer_(abi::kMaxMessage + 1) {
     make_folder(std::filesystem::path(path).parent_path());
-    address_of(path);  // checks the socket's name before the lock's name
+    address_of(path);  // called before the lock is taken, so that an error is about the socket's path
     lock_.emplace(path, "choose another place with --socket PATH");
     listen_ = listen_at(path, mode);
     epoll_ = epoll_create1(EPOLL_CLOEXEC);
@@ -134,7 +134,7 @@ ControlSocket::ControlSocket(const std::string& path, uint32_t mode, SessionHand
 
 ControlSocket::~ControlSocket() {
     if (lock_->ours()) unlink(path_.c_str());
-    reaper_.close(geteuid(), listen_);  // connections that were never accepted may hold descriptors
+    reaper_.close(geteuid(), listen_);  // connections in its queue may contain descriptors of clients
     while (!connections_.empty()) drop(connections_.begin()->first);
     close(epoll_);
     close(spare_);
@@ -145,8 +145,9 @@ void ControlSocket::watch(int fd, std::function<void()> ready) {
     epoll_add(epoll_, fd);
 }
 
-/// Waits for events. Programs seldom send a single request. So after a request it is cheaper to poll for the next request for
-/// some time than to sleep and be woken. The thread stops polling if a busy program wants the CPU.
+/// Waits for events. Programs usually send several requests in a row. So after a request, the thread polls for the next request
+/// for 20 microseconds before it sleeps, because polling is cheaper than sleeping and waking. The thread stops polling if a busy
+/// program uses the same CPU.
 int ControlSocket::await(epoll_event* events, int most, int timeout_ms) {
     constexpr uint64_t kAttentive = 20'000;
     if (attentive_ && timeout_ms != 0) {
@@ -177,15 +178,15 @@ void ControlSocket::serve(int timeout_ms) {
             drop(p->second);
         } else if (const auto c = connections_.find(fd); c != connections_.end()) {
             if (c->second.waits) {
-                drop(fd);  // the descriptor reports only a hang-up now
+                drop(fd);  // a waiting connection reports only a hang-up
             } else {
                 read_request(c->second);
                 attentive_ = true;
             }
         }
     }
-    // Accepting comes last: a new connection may reuse the number of a descriptor closed above, for which there may be further
-    // events.
+    // Accepts last. The loop above may have closed descriptors, and `events` may still contain events of these descriptors. A new
+    // connection may get the same descriptor number.
     if (somebody_new) accept_one();
     resume_paused();
 }
@@ -228,8 +229,8 @@ void ControlSocket::refuse(const Connection& c) {
     reaper_.close(c.who.uid, c.fd);
 }
 
-/// Accepts and closes the connection, using the spare descriptor. If the connection stayed in the queue, the listening socket
-/// would remain readable and the loop would spin.
+/// Closes the spare descriptor, so that rocid can accept and close the connection. If the connection stayed in the queue, the
+/// listening socket would remain readable, and serve() would return at once each time.
 void ControlSocket::refuse_for_want_of_descriptors() {
     close(spare_);
     const int fd = accept4(listen_, nullptr, nullptr, SOCK_CLOEXEC);
@@ -265,10 +266,10 @@ void ControlSocket::drop(int fd) {
     }
     epoll_ctl(epoll_, EPOLL_CTL_DEL, c.fd, nullptr);
     shutdown(c.fd, SHUT_RDWR);
-    reaper_.close(c.who.uid, c.fd);  // also closes unread descriptors in the connection
+    reaper_.close(c.who.uid, c.fd);  // also closes descriptors in unread messages of the connection
 }
 
-/// Returns true if the process that opened the session has ended. A child process that still has the socket must not use the
+/// Returns true if the process that opened the session has ended. A child process may still have the socket, but must not use the
 /// session.
 bool ControlSocket::process_gone(const Connection& c) const {
     if (c.pidfd < 0) return false;
@@ -314,7 +315,8 @@ void ControlSocket::read_request(Connection& c) {
     pause_if_too_fast(c);
 }
 
-/// Stops reading the connection if its user has exceeded the rate of control operations. Other users do not wait.
+/// If the connection's user has exceeded the rate of control operations, stops reading the connection for some time. Other users
+/// do not wait.
 void ControlSocket::pause_if_too_fast(Connection& c) {
     const Nanos at = handler_.not_before(c.session);
     if (at <= handler_.now()) return;
@@ -334,7 +336,7 @@ void ControlSocket::resume_paused() {
     }
 }
 
-/// Returns the milliseconds until a paused connection may be read, at most `timeout_ms` (-1: no limit).
+/// Returns the milliseconds until the next paused connection may be read, but at most `timeout_ms` (-1: no limit).
 int ControlSocket::until_a_resumption(int timeout_ms) const {
     constexpr Nanos kMs = 1'000'000, kLongest = 60'000;
     if (paused_.empty()) return timeout_ms;
@@ -343,7 +345,7 @@ int ControlSocket::until_a_resumption(int timeout_ms) const {
     return timeout_ms < 0 ? wait : std::min(timeout_ms, wait);
 }
 
-/// Sets the events of a connection. If `requests` is false, only a hang-up is reported.
+/// Sets the events that epoll reports for a connection: requests and a hang-up, or only a hang-up if `requests` is false.
 void ControlSocket::listen_to(Connection& c, bool requests) {
     c.waits = !requests;
     epoll_event e{.events = requests ? EPOLLIN | EPOLLRDHUP : uint32_t(EPOLLRDHUP), .data = {.fd = c.fd}};

@@ -1,5 +1,5 @@
-// The control socket accepts connections of programs, passes their requests to the conductor, and sends the conductor's replies.
-// This code runs on the conductor's thread and never waits for a client.
+// The control socket accepts connections of programs, passes requests to the conductor, and sends the conductor's replies. This
+// code runs on the conductor's thread and never waits for a single client.
 #pragma once
 
 #include <sys/epoll.h>
@@ -32,36 +32,37 @@ struct SessionHandler {
                               bool& close)>
         handle;
     std::function<void(uint32_t session, const host::Client&)> close;
-    /// Returns the time (pmd::Clock::monotonic()) before which the next request of the session must not be read.
+    /// Returns the earliest time (pmd::Clock::monotonic()) at which the next request of the session may be read.
     std::function<Nanos(uint32_t session)> not_before = [](uint32_t) { return Nanos{0}; };
     std::function<Nanos()> now = pmd::Clock::monotonic;
 };
 
-/// Gives a socket file to a group, by name or number. Throws pmd::StartError.
+/// Changes the group of a socket file. `group` is a name or a number. Throws pmd::StartError.
 void give_to_group(const std::string& path, const std::string& group);
 
 class ControlSocket {
 public:
-    /// Binds and listens. Creates the folder, and removes a socket file that a killed rocid left behind. Throws pmd::StartError.
-    /// `reaper` closes descriptors of clients, and connections, because a connection may contain unread descriptors.
+    /// Binds and listens. Creates the folder. Removes a socket file that a killed rocid has left. `reaper` closes descriptors of
+    /// clients. `reaper` also closes connections, because a connection may contain unread descriptors. Throws pmd::StartError.
     ControlSocket(const std::string& path, uint32_t mode, SessionHandler handler, Reaper& reaper);
     /// Ends every session. Removes the socket file if this rocid still has the lock.
     ~ControlSocket();
     ControlSocket(const ControlSocket&) = delete;
 
-    /// Watches another descriptor: `ready` is called when it is readable.
+    /// Adds another descriptor. serve() calls `ready` when the descriptor is readable.
     void watch(int fd, std::function<void()> ready);
-    /// Serves pending events. If there are none, waits at most `timeout_ms` for an event (-1: no limit).
+    /// Serves pending events. If no event is pending, first waits at most `timeout_ms` for an event (-1: no limit).
     void serve(int timeout_ms);
-    /// Sends a deferred reply. The connection may be closed already. No further request of the session is read before this call.
+    /// Sends a deferred reply. Does nothing if the connection is closed already. The socket reads no further request of the
+    /// session before this call.
     void answer(uint32_t session, host::Reply& reply, bool close_after);
-    /// Closes a session's connection, which may be closed already.
+    /// Closes a session's connection. Does nothing if the connection is closed already.
     void end(uint32_t session, const char* why);
     size_t connections() const { return connections_.size(); }
 
     struct Counters {
         uint64_t accepted = 0, refused = 0, requests = 0, malformed = 0, slow_dropped = 0;
-        uint64_t paused = 0;  ///< how often a connection was not read for some time because of its user's rate
+        uint64_t paused = 0;  ///< number of pauses of connections because of control_rate
     };
     const Counters& counters() const { return counters_; }
 
@@ -72,7 +73,7 @@ private:
         uint32_t session = 0;
         host::Client who;
         bool waits = false;  ///< a deferred reply is outstanding, or the connection is paused
-        Nanos resumes = 0;   ///< time of the connection in paused_; 0: not paused
+        Nanos resumes = 0;   ///< end of the pause, as in paused_; 0: the connection is not paused
     };
     int await(epoll_event* events, int most, int timeout_ms);
     void accept_one();
@@ -94,9 +95,9 @@ private:
     SessionHandler handler_;
     Reaper& reaper_;
     int epoll_ = -1, listen_ = -1;
-    int spare_ = -1;  ///< closed for a moment to accept and refuse a connection when no descriptor is left
+    int spare_ = -1;  ///< reserve: closed to accept and refuse a connection if no descriptor is free
     std::unordered_map<int, Connection> connections_;
-    std::set<std::pair<Nanos, int>> paused_;  ///< connections by the time at which their next request may be read
+    std::set<std::pair<Nanos, int>> paused_;  ///< paused connections: end of the pause, descriptor
     std::unordered_map<int, int> owner_of_pidfd_;
     std::unordered_map<int, std::function<void()>> watched_;
     std::vector<std::byte> buffer_;

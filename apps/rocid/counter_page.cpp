@@ -16,7 +16,7 @@
 namespace roci::rocid {
 namespace {
 
-/// Alignment in bytes of an engine's counters, so that two engines never write the same pair of cache lines.
+/// Alignment in bytes of each engine's counters. With this alignment, two engines never write to the same pair of cache lines.
 constexpr uint32_t kApart = 128;
 constexpr uint32_t round_up(size_t n) { return uint32_t((n + kApart - 1) / kApart * kApart); }
 

@@ -11,7 +11,7 @@ namespace roci::rocid {
 
 class CounterPage {
 public:
-    /// Throws pmd::StartError.
+    /// Allocates the page. Throws pmd::StartError on failure.
     CounterPage(uint32_t engines, std::span<const std::string> devices);
     ~CounterPage();
     CounterPage(const CounterPage&) = delete;

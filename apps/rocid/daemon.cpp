@@ -75,8 +75,8 @@ host::Limits limits_of(const Config& c) {
     l.max_arena_bytes = c.limits.max_arena_mb << 20;
     // A quarter of the mappings is reserved for rocid itself.
     l.max_mappings = most_mappings() / 4 * 3;
-    // By default one user may have half of the sessions, QPs, keys, address handles and mappings. limits.users changes these
-    // limits.
+    // By default one user may have half of the sessions, QPs, keys, address handles and mappings. The key limits.users changes
+    // the limits of users.
     l.user.sessions = std::max<uint64_t>(1, l.max_sessions / 2);
     l.user.qps = std::max<uint64_t>(1, l.max_qps / 2);
     l.user.keys = std::max<uint64_t>(1, l.max_keys / 2);
@@ -88,11 +88,12 @@ host::Limits limits_of(const Config& c) {
 
 constexpr uint8_t kLinkLocalPrefix = 64;
 
-/// Returns true if the device has the addresses of its kernel interface. If addresses are configured, rocid itself answers ARP
-/// and neighbour discovery for them, except for a UDP port.
+/// Returns true if the device uses the addresses of its kernel interface, because no addresses are configured. For configured
+/// addresses, rocid itself answers ARP and neighbour discovery, except on a UDP port.
 bool follows_kernel(const DeviceSection& d, const OpenPort& port) { return !port.netdev.empty() && d.addresses.empty(); }
 
-/// Returns the policy of a device. `auto` is `fixed` on a loopback, which no other host shares, and otherwise `adaptive`.
+/// Returns the congestion policy of a device. The value `auto` means `fixed` for a loopback port, because no other host uses the
+/// loopback, and `adaptive` for other ports.
 cc::Policy congestion_policy(const std::string& name, const DeviceSection& d) {
     if (name == "auto") return d.port == "loopback" ? cc::Policy::fixed_window : cc::Policy::adaptive;
     for (uint8_t p = 0; p < uint8_t(cc::Policy::count_); ++p)
@@ -119,7 +120,7 @@ host::DeviceConfig device_of(const DeviceSection& d, const OpenPort& port) {
     if (d.port != "loopback") out.resolver = follows_kernel(d, port) ? host::Resolver::kernel : host::Resolver::own;
     if (!port.udp.empty()) {
         out.resolver = host::Resolver::socket;
-        out.udp_source = wire::kRoceUdpPort;  // the UDP port from which UdpSockets sends
+        out.udp_source = wire::kRoceUdpPort;  // the local UDP port of the sockets
     }
     for (const std::string& n : d.neighbours) out.neighbours.insert(parse_neighbour(n).value());
     return out;
@@ -226,7 +227,7 @@ void Daemon::serve_metrics() {
     spdlog::info("metrics at {}", config_.metrics);
 }
 
-/// Returns the text of GET /metrics. The thread of the metrics server calls this function.
+/// Returns the response to GET /metrics. The thread of the metrics server calls this function.
 std::string Daemon::metrics() {
     constexpr int kPatienceMs = 2000;
     MetricsSample s;
@@ -241,8 +242,8 @@ Daemon::~Daemon() {
     if (status_request_ != nullptr) status_request_->close();
     metrics_.reset();
     if (device_page_ != nullptr) device_page_->end();
-    socket_.reset();        // ends the sessions, with the engines still running
-    slow_threads_.reset();  // waits up to a second for submitted requests, because they use memory of the conductor
+    socket_.reset();        // ends the sessions while the engines still run
+    slow_threads_.reset();  // waits up to one second for submitted requests, which use memory of the conductor
     conductor_.reset();
     captures_.reset();
     if (events_ != nullptr) events_->stop();  // because the event thread reads the engines' rings
@@ -262,7 +263,7 @@ host::Reply Daemon::handle(uint32_t session, const host::Client& who, std::span<
     return conductor_->handle(session, packet, fds, close);
 }
 
-/// Ends sessions whose clients have removed the memory of their queues.
+/// Ends each session whose client has removed pages of its doorbells or queues.
 void Daemon::end_robbed_sessions() {
     eventfd_t n;
     eventfd_read(SigbusGuard::instance().event_fd(), &n);
@@ -287,8 +288,8 @@ void Daemon::follow_kernel() {
     };
     kernel_ = std::make_unique<KernelNet>(std::move(handler));
     platform_->set_follow_group([this](uint32_t device, const Gid& group, bool joined) -> int {
-        // Only one engine's socket joins the group. If several joined, each would get a copy of a datagram, but the engines
-        // already hand copies of multicast datagrams to each other.
+        // Only the socket of engine 0 joins the group. If several sockets joined the group, each socket would get a copy of a
+        // datagram. But the engines already pass copies of multicast datagrams to each other.
         const OpenPort& port = ports_->port(device);
         return port.udp.empty() ? 0 : port.udp.front()->follow_group(group, joined);
     });
@@ -305,8 +306,8 @@ void Daemon::follow_kernel() {
     follow_addresses(0);
 }
 
-/// Passes the current addresses of an interface to the conductor; `index` 0: of all interfaces. GID 0 is always the link-local
-/// address derived from the MAC.
+/// Passes the current addresses of a kernel interface to the conductor. If `index` is 0, passes the addresses of all interfaces.
+/// GID 0 is always the link-local address of the MAC address.
 void Daemon::follow_addresses(int index) {
     for (uint32_t i = 0; i < config_.devices.size(); ++i) {
         const OpenPort& port = ports_->port(i);
@@ -327,9 +328,9 @@ void Daemon::follow_addresses(int index) {
     }
 }
 
-/// Passes the addresses to ports that filter frames. If addresses are configured, the device receives all traffic to addresses
-/// that the kernel does not have, and only RDMA traffic to addresses that the kernel has. The device receives only RDMA traffic
-/// to GID 0, which may be the interface's own link-local address.
+/// Passes the addresses of a device to ports that filter frames. The device receives all traffic to a configured address that the
+/// kernel does not have. The device receives only RDMA traffic to any other address, such as GID 0, which may be the link-local
+/// address of the kernel interface.
 void Daemon::serve_addresses(uint32_t device, std::span<const Gid> gids) {
     std::vector<pmd::ServedAddress> served;
     const bool own = !follows_kernel(config_.devices[device], ports_->port(device));
@@ -337,7 +338,7 @@ void Daemon::serve_addresses(uint32_t device, std::span<const Gid> gids) {
     ports_->set_addresses(device, served);
 }
 
-/// Reports changes of links to the conductor. Programs receive them as port events.
+/// Passes changes of link states and MTUs to the conductor. The conductor sends port events to programs.
 void Daemon::follow_links() {
     for (uint32_t i = 0; i < config_.devices.size(); ++i) {
         const LinkState now = ports_->link(i, uint32_t(config_.devices[i].mtu));
@@ -393,7 +394,7 @@ void Daemon::say_ready() {
     close(options_.ready_fd);
 }
 
-/// Returns the milliseconds to wait for requests: until the conductor's next timer, at most `most` (-1: no limit).
+/// Returns the milliseconds until the conductor's next timer, but at most `most` (-1: no limit).
 int Daemon::wait_ms(int most) const {
     constexpr Nanos kMs = 1'000'000;
     constexpr int kLongest = 60'000;

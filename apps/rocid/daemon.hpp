@@ -1,4 +1,4 @@
-// rocid as a whole: starts and stops its parts in the right order.
+// The daemon: creates all parts of rocid, runs the main loop, and destroys the parts in the right order.
 #pragma once
 
 #include <memory>
@@ -19,8 +19,8 @@ struct RunOptions {
     bool verbose = false;
 };
 
-/// Makes termination signals readable at the returned descriptor, ignores SIGPIPE, raises the limit of descriptors as far as
-/// allowed, and installs the handler of SIGBUS. Must be called before any thread starts. Throws pmd::StartError.
+/// Returns a descriptor from which termination signals can be read. Ignores SIGPIPE, raises the soft limit of descriptors to the
+/// hard limit, and installs the handler of SIGBUS. Must be called before any thread starts. Throws pmd::StartError.
 int prepare_process();
 
 class Daemon {
@@ -29,7 +29,7 @@ public:
     Daemon(const Config& config, const RunOptions& options, int signals);
     ~Daemon();
 
-    /// Serves until a signal arrives, or until rocid was idle for RunOptions::exit_when_idle_s.
+    /// Serves until a signal arrives, or until rocid had no connection for RunOptions::exit_when_idle_s.
     void run();
 
 private:
@@ -38,11 +38,11 @@ private:
     std::string status_json() const;
     void serve_metrics();
     std::string metrics();
-    /// Runs the conductor's own work and sends deferred replies.
+    /// Calls Conductor::service() and sends deferred replies.
     void service();
     void end_robbed_sessions();
-    /// Begins to follow links, addresses and neighbours of kernel interfaces. Lets the conductor query routes and join multicast
-    /// groups.
+    /// If a port has a kernel interface: starts to receive the kernel's reports about links, addresses and neighbours, and
+    /// connects the conductor to the kernel's routes, neighbour table and multicast groups.
     void follow_kernel();
     void follow_addresses(int index);
     void serve_addresses(uint32_t device, std::span<const Gid> gids);
@@ -76,7 +76,7 @@ private:
     std::unique_ptr<KernelNet> kernel_;
     std::vector<std::vector<host::DeviceAddress>> followed_;  ///< last known addresses of the interface, by device
     std::unique_ptr<host::Conductor> conductor_;
-    std::unique_ptr<TextRequest> status_request_;  ///< the metrics thread requests the text, the conductor's thread makes it
+    std::unique_ptr<TextRequest> status_request_;  ///< passes status texts from this thread to the metrics thread
     std::unique_ptr<MetricsServer> metrics_;
 };
 

@@ -34,8 +34,8 @@ abi::DevicePageHeader layout(uint32_t devices) {
     return h;
 }
 
-/// Locks a robust mutex, whose first word the kernel changes when the calling thread ends, even by SIGKILL. Returns 0 or an
-/// errno.
+/// Initializes and locks a robust mutex. The kernel changes the first word of the mutex when the calling thread ends, even by
+/// SIGKILL. Returns 0 or an errno.
 int take_ownership(pthread_mutex_t* mutex) {
     static_assert(offsetof(pthread_mutex_t, __data.__lock) == 0);
     pthread_mutexattr_t attr;

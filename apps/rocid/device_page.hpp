@@ -9,13 +9,15 @@ namespace roci::rocid {
 
 class DevicePage {
 public:
-    /// From now on clients can see whether the calling thread runs. Throws pmd::StartError.
+    /// Allocates the page and locks the robust futex in the page. While the calling thread runs, the futex stays locked. Throws
+    /// pmd::StartError.
     explicit DevicePage(uint32_t devices);
     ~DevicePage();
     DevicePage(const DevicePage&) = delete;
     int fd() const { return fd_; }
     void publish(uint32_t device, const abi::DeviceSnapshot& now);
-    /// From now on the queries of clients fail as after the end of rocid. Called by the thread that has made the page.
+    /// Unlocks the futex. Afterwards the clients' queries fail as after the end of rocid. Must be called by the thread that has
+    /// called the constructor.
     void end();
 
 private:

@@ -16,7 +16,7 @@ constexpr Nanos kMicro = 1000;
 
 pmd::FaultSpec fault_spec(const Config& c, uint32_t device, uint32_t engine) {
     pmd::FaultSpec f;
-    f.seed = c.fault.seed * 0x10001 + device * abi::kMaxEngines + engine;  // each device has different faults on each engine
+    f.seed = c.fault.seed * 0x10001 + device * abi::kMaxEngines + engine;  // a different seed per device and engine
     f.drop = c.fault.drop;
     f.corrupt = c.fault.corrupt;
     f.reorder = c.fault.reorder;
@@ -55,10 +55,10 @@ engine::Config engine_config(const Config& c, uint32_t index) {
     return e;
 }
 
-/// Returns the policy of an idle lcore. If `silent` is true, a port cannot wake a sleeping lcore, so the lcore wakes at short
-/// intervals to poll. If `interrupts` is true, a port wakes the lcore by its driver's interrupts. The interrupts may stop, so the
-/// sleep is limited. All other ports wake the lcore by a socket of the kernel, or have no external frames. With these ports the
-/// sleep has no limit if engine.idle is "adaptive".
+/// Returns the policy of an idle lcore. `silent` means that at least one port cannot wake a sleeping lcore. The lcore then wakes
+/// at short intervals to poll. `interrupts` means that at least one port wakes the lcore by interrupts of its driver. Interrupts
+/// may stop, so the time of a sleep is limited. All other ports wake the lcore by a socket of the kernel, or receive no external
+/// frames. If all ports are such ports and engine.idle is "adaptive", the time of a sleep is not limited.
 pmd::IdlePolicy idle_policy(const Config& c, bool silent, bool interrupts) {
     pmd::IdlePolicy p;
     p.sleeps = c.engine.idle != "spin";
@@ -122,7 +122,7 @@ EngineHost::Stack EngineHost::make_stack(uint32_t device, uint32_t engine) {
             std::make_unique<pmd::DpdkPort>(at.port, at.queue, ports_.pool(device, engine), port.carrier.get(), port.checksums);
         s.hairpin = std::make_unique<pmd::HairpinPort>(*s.dpdk, port.mac);
         s.top = s.hairpin.get();
-    } else {  // without HairpinPort: the kernel itself delivers frames to addresses of this host
+    } else {  // no HairpinPort, because the kernel delivers datagrams to addresses of this host
         s.udp = std::make_unique<pmd::UdpPort>(*port.udp[engine], port.mac, port.descriptors, port.carrier.get());
         s.top = s.udp.get();
     }
@@ -160,7 +160,8 @@ void EngineHost::make_worker(uint32_t index, qp::Shared& shared, abi::EnginePage
     workers_.push_back(std::move(w));
 }
 
-/// Makes received frames wake the sleeping engine, for each port with a descriptor that reports them.
+/// For each port with a descriptor that signals received frames, adds the descriptor to the lcore's sleeper. Such frames then
+/// wake the sleeping lcore.
 void EngineHost::watch_ports(Worker& w, uint32_t engine) {
     std::vector<pmd::Waker*> wakers;
     for (uint32_t d = 0; d < w.stacks.size(); ++d) {
@@ -213,7 +214,7 @@ void EngineHost::stop() {
 engine::Ticket EngineHost::submit(uint32_t engine, const engine::Command& command) {
     const Worker& w = *workers_[engine];
     engine::Ticket ticket = 0;
-    if (w.loop->execute_asleep(command)) return ticket;  // 0: done
+    if (w.loop->execute_asleep(command)) return ticket;  // ticket 0: the command is done
     if (w.loop->commands().try_submit(command, ticket)) return ticket;
     w.engine->count_waited_command();
     return w.loop->commands().submit(command);

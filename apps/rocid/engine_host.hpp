@@ -1,4 +1,4 @@
-// Builds the engines and their ports from the configuration, and runs them on lcores.
+// Creates the engines and the wrappers of their ports from the configuration, and runs the engines on lcores.
 #pragma once
 
 #include <memory>
@@ -43,15 +43,16 @@ public:
     /// Returns the wake flags of the lcores, by engine.
     std::vector<pmd::WakeFlag*> wake_flags();
     std::vector<io::EventRing*> event_rings();
-    /// Returns every port's tap, for captures.
+    /// Returns the taps of all ports, for captures.
     std::vector<TapPoint> taps();
-    /// Returns engines and ports as JSON, for `roci status`.
+    /// Returns the state of engines and ports as JSON, for `roci status`.
     std::string status_json() const;
 
 private:
     using Loop = pmd::LcoreLoop<engine::Engine, pmd::Clock>;
-    /// The port of one device on one engine and the wrappers of the port, starting at the wire: DPDK port and hairpin, or UDP
-    /// port; capture; faults, if they are configured. The engine sends and receives by the last of them, `top`.
+    /// The port of one device on one engine, and the wrappers of the port. In the order from the wire to the engine, these are:
+    /// DPDK port and hairpin port, or UDP port; tap port; fault port if faults are configured. The engine uses the last of them,
+    /// `top`.
     struct Stack {
         std::unique_ptr<pmd::DpdkPort> dpdk;  ///< nullptr if `udp` is used
         std::unique_ptr<pmd::UdpPort> udp;

@@ -8,10 +8,10 @@
 namespace roci::rocid {
 namespace {
 
-/// Interval of retries while there are full pipes.
+/// Interval in ns of the retries while a pipe is full.
 constexpr Nanos kRetry = 2'000'000;
 
-/// Bytes of kernel memory for a channel's unread records. The kernel doubles the value.
+/// Value of SO_SNDBUF, which limits the kernel memory for a channel's unread records. The kernel doubles the value.
 constexpr int kSendBuffer = 64 << 10;
 
 uint64_t key(uint32_t session, uint32_t channel) { return uint64_t(session) << 32 | channel; }
@@ -52,14 +52,14 @@ void EventPipes::stop() {
     }
 }
 
-/// Uses a pair of sockets instead of a pipe. If a page of a reader's buffer is never loaded (FUSE, userfaultfd), the reader
-/// holds the lock of a pipe without limit, and even a non-blocking write waits for that lock. A sender on a socket never waits
-/// for a lock of the receiver.
+/// Uses a pair of sockets instead of a pipe. A hostile reader can pass a buffer whose page is never loaded (FUSE, userfaultfd).
+/// While the kernel waits for the page, the reader holds the lock of a pipe, and even a non-blocking write waits for this lock. A
+/// sender on a socket never waits for a lock of the receiver.
 int EventPipes::make(uint32_t session, uint32_t channel) {
     int ends[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) return -1;
-    // rocid never reads from this socket. Without shutdown(), messages of a client and their descriptors would remain in the
-    // socket until rocid closes it.
+    // rocid never reads from this socket. Without shutdown(), messages of a client and the descriptors in the messages would
+    // remain in the socket.
     shutdown(ends[1], SHUT_RD);
     setsockopt(ends[1], SOL_SOCKET, SO_SNDBUF, &kSendBuffer, sizeof kSendBuffer);
     close(session, channel);
@@ -99,7 +99,7 @@ void EventPipes::send_async(uint32_t session, const abi::AsyncEventRecord& recor
         if (p == nullptr) return count(counters_.no_pipe);
         write_or_keep(*p, p->asyncs, record.event_type, record);
     }
-    wake_.notify();  // the event thread may have to retry
+    wake_.notify();  // if the pipe is full, the event thread must retry
 }
 
 void EventPipes::signal(uint32_t session, uint32_t channel, uint32_t number) {
@@ -112,7 +112,8 @@ void EventPipes::signal(uint32_t session, uint32_t channel, uint32_t number) {
     wake_.notify();
 }
 
-/// Writes a record, which is one packet of the socket, completely or not at all. Returns false if the caller must retry later.
+/// Writes a record as one packet of the socket, completely or not at all. Returns false if the caller must retry later. Ignores a
+/// record for a reader that has closed its end.
 template <class Record>
 bool EventPipes::write_now(Pipe& p, const Record& r) {
     if (p.broken) return true;
@@ -133,8 +134,8 @@ void EventPipes::write_or_keep(Pipe& p, Kept<Record>& kept, uint32_t kind, const
         handle = r.cq_handle;
     else
         handle = r.handle;
-    // A record must not overtake kept records. A second event of the same kind and object adds no information, so its record
-    // replaces the first.
+    // A record must not overtake kept records. A second event of the same kind and object adds no information, so the second
+    // record replaces the first.
     if (!p.has_kept() && write_now(p, r)) return;
     if (!p.has_kept()) ++kept_pipes_;
     const auto [it, fresh] = kept.insert_or_assign(std::pair(kind, handle), r);
@@ -159,8 +160,8 @@ void EventPipes::deliver(const io::Event& e) {
     write_or_keep(*p, p->asyncs, e.type, abi::AsyncEventRecord{e.type, e.handle, e.generation, 0});
 }
 
-/// Passes completions of a vector other than 0 to the dispatcher of the vector. Delivers all other events itself, to save a
-/// wake-up.
+/// Passes completions of a vector other than 0 to the dispatcher of the vector. Delivers all other events in the calling thread,
+/// which saves a wake-up.
 void EventPipes::hand_on(const io::Event& e) {
     const uint32_t vector = e.kind == io::Event::Kind::completion ? e.vector % kVectors : 0;
     if (vector == 0) return deliver(e);
@@ -181,7 +182,7 @@ void EventPipes::dispatch(Dispatcher& d) {
         d.queue.pop_front();
         lock.unlock();
         deliver(e);
-        if (has_kept()) wake_.notify();  // a full pipe is tried again by the event thread
+        if (has_kept()) wake_.notify();  // the event thread retries full pipes
         lock.lock();
     }
 }
@@ -198,7 +199,7 @@ bool EventPipes::send_first(io::EventRing& ring) {
 }
 
 void EventPipes::pushed(io::EventRing& ring) {
-    constexpr int kMost = 4;  // more events justify waking the event thread
+    constexpr int kMost = 4;  // if there are more events, the event thread sends the others
     if (wake_.sleeping.load(std::memory_order_relaxed) != 0) {
         const std::unique_lock consumer(consumer_, std::try_to_lock);
         const std::unique_lock pipes =
@@ -214,7 +215,7 @@ bool EventPipes::drain() {
     const std::lock_guard consumer(consumer_);
     bool any = false;
     for (io::EventRing* r : rings_) {
-        constexpr int kTurn = 256;  // events per turn, so that a busy engine does not delay the events of other engines
+        constexpr int kTurn = 256;  // events per engine and turn, so that a busy engine does not delay other engines' events
         io::Event e;
         for (int i = 0; i < kTurn && r->pop(e); ++i) {
             hand_on(e);
@@ -224,7 +225,7 @@ bool EventPipes::drain() {
     return any;
 }
 
-/// Writes kept records. Returns true if some pipes are still full.
+/// Writes kept records. Returns true if records remain because their pipes are full.
 bool EventPipes::retry_kept() {
     const std::lock_guard lock(mutex_);
     if (kept_pipes_ == 0) return false;

@@ -1,7 +1,8 @@
-// Event dispatchers, one per completion vector. The first dispatcher is the event thread. It takes events from the engines'
-// rings, sends the events of its own vector and asynchronous events to the clients, and passes all other events to their
-// dispatchers. So lcores never wait for clients. A dispatcher never blocks on a client: if a channel is full, the dispatcher
-// keeps one record per kind of event and object. The event thread sends the record later.
+// Event dispatchers, which send events to clients. Each completion vector has a dispatcher, which is a thread. The first
+// dispatcher is the event thread. The event thread takes events from the engines' rings. It sends asynchronous events and the
+// completion events of vector 0, and passes all other events to the other dispatchers. So lcores never wait for clients. A
+// dispatcher never blocks on a client: if a channel is full, the dispatcher keeps one record per kind of event and object. The
+// event thread sends this record later.
 #pragma once
 
 #include <array>
@@ -32,29 +33,29 @@ public:
     ~EventPipes();
     EventPipes(const EventPipes&) = delete;
 
-    /// Starts the thread that empties `rings`. The rings must exist until stop() has returned.
+    /// Starts all dispatchers. The event thread empties `rings`, which must exist until stop() has returned.
     void start(std::vector<io::EventRing*> rings);
     void stop();
 
     /// Creates the pipe of a completion channel, or of the session's asynchronous events if `channel` is kNoHandle. Returns the
     /// client's end, or -1 on failure. The client's end is blocking, and each read returns one record.
     int make(uint32_t session, uint32_t channel);
-    /// Closes rocid's end. After this nothing is written for (session, channel).
+    /// Closes rocid's end. After the call, nothing is written to the pipe of (session, channel).
     void close(uint32_t session, uint32_t channel);
     /// Writes an async event. Any thread may call this function.
     void send_async(uint32_t session, const abi::AsyncEventRecord& record);
 
     /// Sets the function that the event thread calls when management datagrams wait for the conductor. Must precede start().
     void set_on_gsi(std::function<void()> f) { on_gsi_ = std::move(f); }
-    /// Sends a record with `number` to the client's end of (session, channel), to signal that an event waits.
+    /// Writes a record with `number` to the pipe of (session, channel). The record signals that an rdma_cm event waits.
     void signal(uint32_t session, uint32_t channel, uint32_t number);
 
-    /// Returns the flag that wakes the event thread. pushed() notifies it if events remain in the ring.
+    /// Returns the flag that wakes the event thread.
     pmd::WakeFlag& wake_flag() { return wake_; }
-    /// Sends events that the calling lcore has pushed into `ring`, or wakes the event thread to send them. Both cost the lcore
-    /// one system call, but sending saves one wake-up before the client gets the event. So if the event thread sleeps, the lcore
-    /// itself sends up to four completion events of vector 0. The lcore never waits for a lock, and leaves an event to the event
-    /// thread if sending it could block.
+    /// Called by an lcore that has pushed events into `ring`. If the event thread sleeps, the lcore itself sends up to four
+    /// completion events of vector 0. If events remain in the ring, the lcore wakes the event thread. A send and a wake-up each
+    /// cost one system call, but a send by the lcore saves the client the latency of a thread's wake-up. The lcore never waits
+    /// for a lock or for a full channel.
     void pushed(io::EventRing& ring);
 
     struct Counters {
@@ -76,8 +77,7 @@ private:
     };
     using Table = std::unordered_map<uint64_t, Pipe>;
 
-    /// Serves the events of a completion vector other than the first. It writes the events in the order in which the event thread
-    /// passes them.
+    /// Sends the events of a completion vector other than 0, in the order in which the event thread passes the events.
     struct Dispatcher {
         std::mutex mutex;
         std::condition_variable work;
@@ -102,7 +102,7 @@ private:
     bool retry_kept();
     Pipe* find(uint32_t session, uint32_t channel);
 
-    std::mutex consumer_;       ///< held while taking events from rings_; locked before mutex_
+    std::mutex consumer_;       ///< guards the removal of events from rings_; locked before mutex_
     mutable std::mutex mutex_;  ///< guards pipes_ and every write to a pipe
     Table pipes_;
     size_t kept_pipes_ = 0;  ///< number of pipes that have kept records

@@ -19,7 +19,7 @@ namespace {
 
 constexpr int64_t kPage = 4096;
 
-/// Returns false if less than a page is left.
+/// Subtracts one page from `left`. Returns false if `left` is less than a page.
 bool take_page(std::atomic<int64_t>& left) {
     int64_t now = left.load(std::memory_order_relaxed);
     while (now >= kPage)
@@ -58,7 +58,8 @@ bool HoleFiller::watch(void* base, uint64_t length) const {
     return ioctl(fd_, UFFDIO_REGISTER, &r) == 0;
 }
 
-/// Returns half of the difference between pool and debt, because filling a page reduces the pool and adds to the debt.
+/// Returns the credit of a user with this debt: half of the difference between pool and debt, but at most the share. The factor
+/// is one half because each filled page reduces the pool and adds to the debt.
 int64_t HoleFiller::credit(int64_t debt) const { return std::clamp<int64_t>((renewed_pool_ - debt) / 2, 0, share_); }
 
 HoleFiller::Credit* HoleFiller::credit_of(uint32_t uid) {
@@ -73,8 +74,8 @@ void HoleFiller::release(Credit* credit) {
     if (credit != nullptr && --credit->mappings == 0) forget_idle();
 }
 
-/// Keeps users that have filled pages since the last renewal: a user who returns must not get a new credit. The timer runs until
-/// the renewal, which calls this function again.
+/// Removes users that have neither mappings nor debts. Keeps users that have filled pages since the last renewal, because a user
+/// who returns must not get a new credit. The next renew() calls this function again.
 void HoleFiller::forget_idle() {
     std::erase_if(credits_, [](const auto& entry) {
         const Credit& c = entry.second;
@@ -82,7 +83,7 @@ void HoleFiller::forget_idle() {
     });
 }
 
-/// Adds the pages filled since the last renewal to the debts, and reduces the debts by the growth of the pool.
+/// Adds the pages that were filled since the last renewal to the debts, and reduces the debts by the growth of the pool.
 void HoleFiller::settle(int64_t pool) {
     int64_t filled = 0, debts = 0;
     for (auto& [uid, c] : credits_) filled += c.counted = c.filled(), debts += c.debt;
@@ -119,7 +120,7 @@ void HoleFiller::renew(uint64_t pool, uint64_t share) {
     for (auto& [uid, c] : credits_) {
         const int64_t before = c.given - c.counted;
         c.given = credit(c.debt);
-        c.left.fetch_add(c.given - before, std::memory_order_relaxed);  // keeps what fill() takes meanwhile
+        c.left.fetch_add(c.given - before, std::memory_order_relaxed);  // fill() may subtract pages at the same time
     }
     forget_idle();
 }
@@ -131,7 +132,7 @@ void HoleFiller::lower_pool(uint64_t bytes) {
     if (lowers) start_timer();  // so that the pool grows again when memory is free
 }
 
-/// Starts the timer if it does not run. The handler of SIGBUS calls this function, so it does no more than a system call.
+/// Starts the timer if the timer does not run. The handler of SIGBUS calls this function, so it must be async-signal-safe.
 void HoleFiller::start_timer() {
     constexpr itimerspec kOnce{.it_interval = {0, 0}, .it_value = {1, 0}};
     if (!timer_runs_.exchange(true)) timerfd_settime(timer_, 0, &kOnce, nullptr);

@@ -1,4 +1,4 @@
-// Messages about the ICRC kernel, the function that computes ICRCs (wire/crc/kernel.hpp).
+// Messages about the ICRC kernel. The kernel is the function that computes ICRCs (wire/crc/kernel.hpp).
 #pragma once
 
 #include <string>
@@ -12,10 +12,11 @@ namespace roci::rocid {
 /// Returns the name of the selected kernel, for the log and `roci status`.
 std::string_view icrc_kernel();
 
-/// Returns warnings for the user, one per element. `wanted` is the value of ROCI_CRC, or "" if it is not set.
+/// Returns warnings for the user, one per element. `wanted` is the value of the environment variable ROCI_CRC, or "" if the
+/// variable is not set.
 std::vector<std::string> icrc_warnings(const wire::crc::Choice& choice, std::string_view wanted);
 
-/// Logs the warnings. Throws pmd::StartError if no kernel works.
+/// Logs the warnings. Throws pmd::StartError if no kernel passes the self-test.
 void check_icrc_kernel();
 
 }  // namespace roci::rocid

@@ -34,7 +34,7 @@ bool read_gid(const nlattr* a, uint8_t family, Gid& out) {
     return true;
 }
 
-/// Finds the attribute of type `type` behind the fixed part of `fixed` bytes.
+/// Returns the attribute of type `type`, or nullptr. The attributes follow the `fixed` bytes of the message's fixed part.
 const nlattr* find(const nlmsghdr* h, size_t fixed, uint16_t type) {
     const auto* a = static_cast<const nlattr*>(mnl_nlmsg_get_payload_offset(h, fixed));
     const auto* end = static_cast<const char*>(mnl_nlmsg_get_payload_tail(h));
@@ -101,7 +101,7 @@ int take_neighbour(const nlmsghdr* h, void* data) {
     return MNL_CB_OK;
 }
 
-/// Makes the kernel resolve the address, by an empty datagram to the discard port.
+/// Sends an empty datagram to the discard port of the address, so that the kernel resolves the address.
 void provoke(int index, const Gid& address) {
     constexpr uint16_t kDiscard = 9;
     const uint8_t family = family_of(address);
@@ -165,7 +165,7 @@ void KernelNet::on_change(const nlmsghdr* h) {
 }
 
 void KernelNet::read_changes() {
-    std::vector<char> buffer(kBuffer);  // not buffer_, because the handlers send requests by buffer_
+    std::vector<char> buffer(kBuffer);  // not buffer_, because the handlers use buffer_ for requests
     for (;;) {
         const ssize_t n = recv(fd(), buffer.data(), buffer.size(), MSG_DONTWAIT);
         if (n < 0 && errno == ENOBUFS) {  // messages were lost: query the state again

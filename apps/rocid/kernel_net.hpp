@@ -1,5 +1,5 @@
-// Addresses, routes and neighbours of the ports' kernel interfaces, by rtnetlink. The kernel reports changes of addresses,
-// neighbours and links.
+// Queries the addresses, routes and neighbours of the ports' kernel interfaces by rtnetlink, and receives the kernel's reports
+// about changes of addresses, neighbours and links.
 #pragma once
 
 #include <functional>
@@ -17,11 +17,12 @@ namespace roci::rocid {
 class KernelNet {
 public:
     struct Handler {
-        /// Addresses of the interface may have changed; `index` 0: of any interface.
+        /// Called when the addresses of an interface may have changed. `index` 0: the addresses of any interface may have
+        /// changed.
         std::function<void(int index)> addresses;
-        /// The state or the MTU of an interface may have changed.
+        /// Called when the state or the MTU of an interface may have changed.
         std::function<void()> links;
-        /// `mac` is zero if no host answers at the address.
+        /// Called with the MAC address of a neighbour. `mac` is zero if no host answers at the address.
         std::function<void(int index, const Gid& address, const MacAddress& mac)> neighbour;
     };
     /// Throws pmd::StartError.
@@ -33,12 +34,13 @@ public:
     int fd() const;
     void read_changes();
 
-    /// Returns the addresses of an interface, without tentative ones. IPv4 addresses come first, then IPv6 addresses, each in the
-    /// kernel's order.
+    /// Returns the addresses of an interface that passed duplicate address detection. IPv4 addresses precede IPv6 addresses.
+    /// Within a family, the order is the kernel's order.
     std::vector<host::DeviceAddress> addresses(int index);
     /// Looks up the route to `dest`. If the route has a gateway, sets `next` to the gateway. Returns 0 or a positive errno.
     int route(int index, const Gid& source, const Gid& dest, Gid& next);
-    /// If the kernel knows the MAC of the address, passes the MAC to the handler. Otherwise makes the kernel resolve the address.
+    /// If the kernel's neighbour table contains the MAC address, passes the MAC address to the handler. Otherwise causes the
+    /// kernel to resolve the address.
     void solicit(int index, const Gid& address);
 
 private:

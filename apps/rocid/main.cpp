@@ -118,7 +118,7 @@ int parse_and_run(int argc, char** argv) {
     set_up_log(a);
     a.run.verbose = a.log_level == "debug";
     const roci::rocid::Config config = configuration(a);
-    roci::abi::shorten_time_slice();  // the threads of rocid inherit it
+    roci::abi::shorten_time_slice();  // the threads of rocid inherit the setting
     const int signals = roci::rocid::prepare_process();
     roci::rocid::Daemon daemon(config, a.run, signals);
     daemon.run();

@@ -15,7 +15,8 @@ namespace roci::rocid {
 namespace {
 
 constexpr uint64_t kMiB = 1 << 20;
-/// Returns the part of a limit that rocid leaves free, for its allocations without a request and for the kernel's own use.
+/// Returns the part of a limit that requests may not use. This part remains for the kernel and for allocations that no request
+/// causes.
 uint64_t reserve_of(uint64_t limit) { return std::min(32 * kMiB, limit / 8); }
 
 }  // namespace
@@ -25,7 +26,7 @@ struct MemoryBudget::Version {
     std::string_view mount;       ///< below the mount point
     std::string_view limit, used;
     std::string_view
-        reclaimable[2];  ///< lines of memory.stat: pages of files that the kernel gives up before it runs out of memory
+        reclaimable[2];  ///< lines of memory.stat that count file pages: the kernel frees these pages before memory runs out
 };
 
 namespace {
@@ -35,8 +36,8 @@ constexpr MemoryBudget::Version kVersions[] = {
     {"memory", "/memory", "/memory.limit_in_bytes", "/memory.usage_in_bytes", {"total_inactive_file", "total_active_file"}},
 };
 
-/// Returns the path of the process in the hierarchy with this controller, from a line such as "4:memory:/path" or "0::/path".
-/// Returns "" if there is none.
+/// Returns the path of the process's control group in the hierarchy with this controller. The file `membership` has lines such as
+/// "4:memory:/path" or "0::/path". Returns "" if no line matches.
 std::string group_of(const std::string& membership, std::string_view controller) {
     std::ifstream in(membership);
     for (std::string line; std::getline(in, line);) {
@@ -48,7 +49,7 @@ std::string group_of(const std::string& membership, std::string_view controller)
     return {};
 }
 
-/// Returns the limit in a file. Returns no value if there is no such file or no limit ("max", or a number beyond any memory).
+/// Returns the limit in a file. Returns no value if the file does not exist or contains no limit ("max", or at least 2^60).
 std::optional<uint64_t> limit_in(const std::string& path) {
     constexpr uint64_t kNone = uint64_t{1} << 60;
     uint64_t value = 0;
@@ -90,7 +91,7 @@ void MemoryBudget::read_limits() {
         std::string at = group_of(membership_, v.controller);
         if (at.empty()) continue;
         for (; at.size() > 1; at.resize(at.rfind('/'))) look(v, at);
-        look(v, "");  // in a container the mount point is the container's own group
+        look(v, "");  // in a container, the mount point is the container's own control group
     }
 }
 
@@ -108,7 +109,8 @@ uint64_t MemoryBudget::Level::available(Nanos now) const {
     uint64_t bytes = 0;
     if (n <= 0 || std::from_chars(text, text + n, bytes).ec != std::errc{}) return limit;
     const uint64_t left = limit - std::min(bytes, limit);
-    // The kernel needs long to write memory.stat, so rocid reads this file only if little memory is left, and seldom.
+    // Reading memory.stat is slow. So rocid reads this file only if less than a quarter of the limit is left, and at most once
+    // per kAge.
     if (left > limit / 4) return left;
     if (!read_at || now >= *read_at + kAge) {
         reclaimable = reclaimable_in(folder, *version);

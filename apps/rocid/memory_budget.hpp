@@ -1,5 +1,6 @@
-// Computes how much memory rocid's control group still allows (memory.max of cgroup v2, memory.limit_in_bytes of v1). rocid
-// refuses requests early, so that the kernel's out-of-memory killer does not end rocid and with it the sessions of all users.
+// Computes the memory that rocid may still allocate under the limit of its control group (memory.max of cgroup v2,
+// memory.limit_in_bytes of v1). rocid refuses requests before the limit is reached. Otherwise the kernel's out-of-memory killer
+// would end rocid and so the sessions of all users.
 #pragma once
 
 #include <cstdint>
@@ -20,19 +21,20 @@ public:
     ~MemoryBudget();
     MemoryBudget(const MemoryBudget&) = delete;
 
-    /// Reads the limits of the control group and its ancestors, which an administrator may change. Reads them at most once per
-    /// kAge, because clients cause the calls.
+    /// Reads the limits of the control group and of its ancestors, because an administrator may have changed them. Does nothing
+    /// if the limits were read less than kAge ago, because clients can cause many calls.
     void refresh();
-    /// Returns true if there is a limit.
+    /// Returns true if the control group or an ancestor has a memory limit.
     bool limited() const { return !levels_.empty(); }
     /// Returns the bytes that rocid may still allocate under the tightest limit, or no value if there is no limit.
     std::optional<uint64_t> available() const;
-    /// Returns the bytes that rocid may allocate until only a quarter of a limit is left, or no value if there is no limit.
+    /// Returns the bytes that rocid may allocate until only a quarter of a limit is left. Considers the limit with the fewest
+    /// such bytes. Returns no value if there is no limit.
     std::optional<uint64_t> available_above_quarter() const;
-    /// Returns true if a reserve remains after rocid has allocated another `bytes`. Otherwise sets `why`.
+    /// Returns true if rocid may allocate another `bytes` and a reserve remains. Otherwise sets `why` to the reason.
     bool allows(uint64_t bytes, std::string& why) const;
 
-    /// The maximum age of limits and of the figures in memory.stat. The used bytes are always read anew.
+    /// The maximum age in ns of the stored limits and of the stored figures of memory.stat. The used bytes are read at each call.
     static constexpr Nanos kAge = 10'000'000;
     struct Version;  ///< names of the files of one version of control groups
 
@@ -52,7 +54,7 @@ private:
     std::string mount_, membership_;
     std::function<Nanos()> now_;
     Nanos limits_read_at_ = 0;
-    std::vector<Level> levels_;  ///< those with a limit
+    std::vector<Level> levels_;  ///< the control group and its ancestors, as far as they have a limit
 };
 
 }  // namespace roci::rocid

@@ -21,7 +21,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Time limit in ms of reading a request, and of writing the response. The next client waits meanwhile.
+/// Time limit in ms for reading a request, and for writing the response. Meanwhile the next client waits.
 constexpr int kPatienceMs = 2000;
 constexpr size_t kLongestRequest = 8192;
 
@@ -30,7 +30,7 @@ constexpr size_t kLongestRequest = 8192;
         fmt::format("metrics = \"{}\": {}; give ADDRESS:PORT, or the absolute path of a unix socket", where, why));
 }
 
-/// Creates a listening socket. `mode` is the mode of a unix socket's file. bind() creates the file with this mode.
+/// Creates a listening socket. For a unix socket, bind() creates the socket file with the mode `mode`.
 int listen_at(const sockaddr* address, socklen_t length, const std::string& where, mode_t mode = 0600) {
     const int fd = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     const int yes = 1;
@@ -43,8 +43,8 @@ int listen_at(const sockaddr* address, socklen_t length, const std::string& wher
     return fd;
 }
 
-/// Creates the unix socket `path`. Only rocid's user may connect, until the administrator changes the mode of the file. The
-/// caller holds the lock of the path.
+/// Creates the listening unix socket `path` with mode 0600. So only rocid's user may connect unless the administrator changes the
+/// mode of the file. The caller holds the lock of the path.
 int listen_unix(const std::string& path) {
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
@@ -79,14 +79,15 @@ int listen_tcp(const std::string& where) {
     refuse(where, fmt::format("'{}' is no IP address", host));
 }
 
-/// Waits until `fd` is ready or the peer has closed the connection. Returns false if the time `until` comes first.
+/// Waits until `fd` is ready or the peer has closed the connection. Returns false if the time `until` has passed before.
 bool wait_for(int fd, short what, Clock::time_point until) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now()).count();
     pollfd p{fd, what, 0};
     return left > 0 && poll(&p, 1, int(left)) == 1;
 }
 
-/// Returns the head of the request, or an empty string if the head does not arrive in time or the client closes the connection.
+/// Returns the head of the request. Returns an empty string if the head does not arrive in time, or if the client closes the
+/// connection.
 std::string read_head(int fd, Clock::time_point until) {
     std::string head;
     while (head.find("\r\n\r\n") == std::string::npos && head.size() < kLongestRequest) {
@@ -190,7 +191,7 @@ void MetricsServer::run() {
             serve(connection);
             close(connection);
         } else if (errno == EMFILE || errno == ENFILE) {
-            poll(&fds[1], 1, kPatienceMs);  // not listen_, because its queued connection would end the wait at once
+            poll(&fds[1], 1, kPatienceMs);  // without listen_, because the queued connection would end the wait at once
         }
     }
 }

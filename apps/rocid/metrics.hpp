@@ -1,6 +1,6 @@
-// The metrics endpoint: one thread sleeps in poll(2) until a client connects, and answers HTTP requests one after the other. The
-// code uses no library, because only GET is needed, and cpp-httplib would add OpenSSL and further threads to a daemon that may
-// run as root.
+// The metrics endpoint. One thread sleeps in poll(2) until a client connects, and answers HTTP requests one after the other. The
+// code uses no HTTP library, because only GET is needed. The library cpp-httplib would add OpenSSL and further threads to a
+// daemon that may run as root.
 #pragma once
 
 #include <condition_variable>
@@ -14,15 +14,17 @@
 
 namespace roci::rocid {
 
-/// A text that one thread requests and another thread makes. The requesting thread waits for a limited time.
+/// Passes a text between two threads. One thread requests the text and waits for a limited time. The other thread creates the
+/// text.
 class TextRequest {
 public:
     TextRequest();
     ~TextRequest();
     TextRequest(const TextRequest&) = delete;
-    /// Requests the text, waits for it and returns it. Returns an empty text if `limit_ms` has passed, or if close() was called.
+    /// Requests the text, waits for fulfil() and returns the text. Returns an empty text if `limit_ms` have passed, or if close()
+    /// was called.
     std::string wait_for_text(int limit_ms);
-    /// Returns a descriptor that is readable while a request waits. The other thread then calls fulfil().
+    /// Returns a descriptor that is readable while a request waits. The other thread must then call fulfil().
     int fd() const { return fd_; }
     void fulfil(std::string text);
     void close();
@@ -37,12 +39,13 @@ private:
 
 class MetricsServer {
 public:
-    /// `where` is "127.0.0.1:9471", "[::1]:9471", or the absolute path of a unix socket. The server's thread calls `text`. Throws
-    /// pmd::StartError.
+    /// Listens at `where`, which is for example "127.0.0.1:9471", "[::1]:9471", or the absolute path of a unix socket. Starts the
+    /// server's thread, which calls `text` for each request. Throws pmd::StartError.
     MetricsServer(const std::string& where, std::function<std::string()> text);
     ~MetricsServer();
     MetricsServer(const MetricsServer&) = delete;
-    /// Returns the TCP port of the server: the kernel's choice if port 0 was configured, 0 for a unix socket.
+    /// Returns the TCP port on which the server listens, or 0 for a unix socket. If port 0 is configured, the kernel chooses the
+    /// port.
     int port() const;
 
 private:

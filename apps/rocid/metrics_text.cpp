@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-/// Returns the value of a label, with the escape sequences of OpenMetrics. A line feed becomes a space.
+/// Returns the text as the value of an OpenMetrics label: escapes backslashes and quotes, and replaces line feeds by spaces.
 std::string escaped(const std::string& text) {
     std::string out;
     for (const char c : text) {
@@ -28,7 +28,7 @@ void family(std::string& out, const std::string& name, bool counter, const std::
     out += fmt::format("# TYPE {} {}\n# HELP {} {}\n", name, counter ? "counter" : "gauge", name, help);
 }
 
-/// Adds the counters of devices. A device has one port, number 1. Other exporters use the same label `port`.
+/// Adds the counters of devices. A device has one port, number 1. The label `port` has the same name as in other exporters.
 void device_families(std::string& out, const MetricsSample& s) {
     for (size_t i = 0; i < qp::kDeviceCounterCount; ++i) {
         const std::string name = std::string("roci_device_") + qp::kDeviceCounters[i].name;

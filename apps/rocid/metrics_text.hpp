@@ -1,4 +1,4 @@
-// rocid's counters as OpenMetrics text. The functions have no side effects.
+// Converts rocid's counters to OpenMetrics text. The functions have no side effects.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,11 @@ struct MetricsSample {
         std::vector<uint64_t> values;  ///< in the order of qp::kDeviceCounters
     };
     std::vector<Device> devices;
-    std::vector<std::vector<uint64_t>> engines;  ///< counters, then frames by verdict
+    std::vector<std::vector<uint64_t>> engines;  ///< per engine: the counters, then the frames by verdict
     std::string status;                          ///< JSON of the conductor; empty: the conductor did not answer in time
 };
 
-/// Maximum number of QPs with time series. The QPs with the most bytes are chosen.
+/// Maximum number of QPs with time series. metrics_text() chooses the QPs with the most sent and received bytes.
 inline constexpr size_t kMostQpSeries = 32;
 
 std::string metrics_text(const MetricsSample& sample);

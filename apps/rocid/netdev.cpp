@@ -111,7 +111,7 @@ QuietUdpPort::QuietUdpPort() : fd_(socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0
     four.sin_port = htons(wire::kRoceUdpPort);
     const int off = 0;
     if (!only_ipv4) setsockopt(fd_, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-    // If bind() fails, another socket has the port. The kernel then sends no "port unreachable" either.
+    // If bind() fails, another socket uses the port. The kernel then sends no "port unreachable" either.
     [[maybe_unused]] const int e = only_ipv4 ? bind(fd_, reinterpret_cast<const sockaddr*>(&four), sizeof four)
                                              : bind(fd_, reinterpret_cast<const sockaddr*>(&six), sizeof six);
 }

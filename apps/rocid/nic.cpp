@@ -16,11 +16,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Kernel drivers that give a whole NIC to user space.
+/// Kernel drivers through which a process in user space controls a whole NIC.
 constexpr std::array kWhole = {"vfio-pci", "uio_pci_generic", "igb_uio"};
 /// Kernel drivers that share a NIC with DPDK's driver.
 constexpr std::array kShared = {"mlx4_core", "mlx5_core", "mana"};
-/// Drivers that another device of the NIC's IOMMU group may have.
+/// Drivers that the other devices of the NIC's IOMMU group may have.
 constexpr std::array kHarmless = {"", "vfio-pci", "pcieport", "pci-stub"};
 
 template <size_t N>
@@ -44,8 +44,8 @@ std::string bind(const std::string& address) {
     return fmt::format("modprobe vfio-pci && dpdk-devbind.py -b vfio-pci {}", address);
 }
 
-/// Returns the reason why the IOMMU group cannot be used, or "" if it can. The kernel gives all devices of a group to one
-/// process.
+/// Returns the reason why rocid cannot use the NIC's IOMMU group, or "" if rocid can use the group. The kernel assigns all
+/// devices of a group to one process.
 std::string group_trouble(const fs::path& devices, const std::string& address, const std::string& root) {
     std::error_code none;
     for (const fs::directory_entry& other : fs::directory_iterator(devices / address / "iommu_group/devices", none)) {

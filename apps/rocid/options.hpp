@@ -1,4 +1,4 @@
-// The option table.
+// The table of all configuration keys.
 #pragma once
 
 #include <span>

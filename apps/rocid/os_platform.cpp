@@ -37,7 +37,7 @@ constexpr long kTmpfs = 0x01021994, kHugetlbfs = 0x958458f6;
 
 std::string errno_text() { return std::strerror(errno); }
 
-/// Creates a memfd and allocates its pages, so that no later access fails. Returns -1 with errno on failure.
+/// Creates a memfd and allocates all its pages, so that no later access fails. On failure, returns -1 and sets errno.
 int make_memfd(uint64_t length, unsigned huge_flags) {
     const int fd = memfd_create("rocid-arena", MFD_CLOEXEC | MFD_ALLOW_SEALING | huge_flags);
     if (fd < 0) return -1;
@@ -50,7 +50,7 @@ int make_memfd(uint64_t length, unsigned huge_flags) {
     return -1;
 }
 
-/// Returns the bytes that are available without swapping (MemAvailable); 0 if unknown.
+/// Returns the bytes that are available without swapping (MemAvailable), or 0 if the number is unknown.
 uint64_t available_memory() {
     std::ifstream in("/proc/meminfo");
     std::string name, unit;
@@ -63,12 +63,12 @@ uint64_t available_memory() {
 uint64_t mappable_length(int fd, uint64_t length, std::string& why) {
     struct stat s {};
     struct statfs f {};
-    // The first call must not block. F_GET_SEALS fails for all files but shared memory, without waiting. fstat() of another kind
-    // of file may wait for a file server.
+    // F_GET_SEALS comes first, because it never blocks. It fails for all files except shared memory. For other files, fstat() may
+    // wait for a file server.
     if (fcntl(fd, F_GET_SEALS) < 0) return why = "not shared memory (memfd, tmpfs or hugetlbfs)", 0;
     if (length == 0 || fstat(fd, &s) != 0 || fstatfs(fd, &f) != 0 || !S_ISREG(s.st_mode))
         return why = "not a file with bytes in it", 0;
-    // With another kind of file (FUSE, network) an engine could wait for a file server at every page.
+    // If the file were on another file system (FUSE, network), an engine could wait for a file server at every page.
     if (f.f_type != kTmpfs && f.f_type != kHugetlbfs) return why = "not shared memory (memfd, tmpfs or hugetlbfs)", 0;
     if (s.st_size < 0 || uint64_t(s.st_size) < length)
         return why = "the file has " + std::to_string(s.st_size) + " bytes, fewer than the " + std::to_string(length) +
@@ -84,20 +84,20 @@ bool is_tmpfs(int fd) {
     return fstatfs(fd, &f) == 0 && f.f_type == kTmpfs;
 }
 
-/// Returns true if the file has `length` bytes and enough blocks for them. Blocks beyond the end of the file count, too, so a
-/// client can pass a file with holes. SEEK_HOLE and mincore() do not help: tmpfs reports allocated but never written pages as
-/// holes. Holes in a chunk cost rocid no more than holes in registered memory: the mapping is watched, missing pages are filled
-/// from the user's credit, and beyond the credit the session ends.
+/// Returns true if the file has `length` bytes and enough blocks for these bytes. Blocks beyond the end of the file count too, so
+/// a client can still pass a file with holes. SEEK_HOLE and mincore() cannot exclude holes, because tmpfs reports allocated pages
+/// that were never written as holes. Holes in a chunk cost rocid no more than holes in registered memory: HoleFiller fills
+/// missing pages from the user's credit, and beyond the credit the session ends.
 bool has_all_pages(int fd, uint64_t length) {
     constexpr uint64_t kBlock = 512;
     struct stat s {};
     return fstat(fd, &s) == 0 && uint64_t(s.st_size) == length && uint64_t(s.st_blocks) * kBlock >= length;
 }
 
-/// Fills the page table of a mapping of up to 256 MiB now instead of in the engine's hot path. Skips holes of the file: filling
-/// them would charge their memory to rocid. rocid finds holes through its own descriptor, because the search would change the
-/// position of the client's descriptor.
-/// If `searches_holes` is false, a file with enough blocks counts as a file without holes.
+/// Fills the page table of a mapping of up to 256 MiB, so that engines cause no page faults later. Skips holes of the file,
+/// because the kernel would charge the pages of filled holes to rocid. Searches holes through a separate descriptor, because the
+/// search changes the position of the descriptor. If `searches_holes` is false and the file has enough blocks, assumes that the
+/// file has no holes.
 void prefault(int fd, std::byte* base, uint64_t mapped, bool writable, bool searches_holes) {
     constexpr uint64_t kMost = 256 << 20, kBlock = 512;
     constexpr int kMostStretches = 16;
@@ -118,8 +118,8 @@ void prefault(int fd, std::byte* base, uint64_t mapped, bool writable, bool sear
     if (own >= 0) close(own);
 }
 
-/// Maps the file so that addresses and file offsets have the same alignment. The kernel then maps huge pages of the file as huge
-/// pages.
+/// Maps the file at an address that is a multiple of 2 MiB, if the file has at least 2 MiB. The kernel can then map huge pages of
+/// the file as huge pages.
 void* map_aligned(int fd, uint64_t mapped, int protection) {
     constexpr uint64_t kHuge = 2 << 20;
     if (mapped >= kHuge) {
@@ -172,8 +172,8 @@ uint64_t OsPlatform::random() {
 }
 
 host::SharedMemory OsPlatform::make_memory(uint64_t length, std::string& why) {
-    // The pages are allocated at once. A request for more memory than is available would not fail: it would start the
-    // out-of-memory killer.
+    // make_memfd() allocates all pages at once. If too little memory is available, the allocation does not fail, but the kernel
+    // starts the out-of-memory killer. So the available memory is checked first.
     if (!budget_.allows(length, why)) return {};
     if (!leaves_enough(length, available_memory())) {
         why = "no shared memory of " + std::to_string(length) + " bytes: it is more than half of what the machine has available";
@@ -206,8 +206,9 @@ host::SharedMemory OsPlatform::make_memory(uint64_t length, std::string& why) {
     return {static_cast<std::byte*>(p), length, fd};
 }
 
-/// Maps a file whose pages the client has allocated, so the client's control group is charged for them. After sealing, nobody can
-/// remove a page: an access to a missing page would charge the page to rocid, or raise SIGBUS on huge pages.
+/// Maps a file whose pages the client has allocated, so the kernel charges the pages to the client's control group. Seals the
+/// file, so that nobody can remove a page. An access to a missing page would charge the page to rocid, or raise SIGBUS if the
+/// file has huge pages.
 host::SharedMemory OsPlatform::map_chunk(int fd, uint64_t length, std::string& why) {
     constexpr int kKeepsPages = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL;
     why.clear();
@@ -220,7 +221,7 @@ host::SharedMemory OsPlatform::map_chunk(int fd, uint64_t length, std::string& w
         why = "the file cannot be sealed: " + errno_text();
     else if (!has_all_pages(fd, length))
         why = "the file has holes, or another length: allocate its pages first (fallocate)";
-    close(fd);  // fast, because the shared memory is still mapped
+    close(fd);  // fast: close() frees no memory, because the file is still mapped
     if (!why.empty()) {
         unmap_region(*region);
         return {};
@@ -231,7 +232,7 @@ host::SharedMemory OsPlatform::map_chunk(int fd, uint64_t length, std::string& w
     return chunk;
 }
 
-/// Reads the limits again. If there is a limit for the first time, starts to watch for missing pages.
+/// Reads the memory limits again. When rocid has a limit for the first time, starts to handle missing pages by HoleFiller.
 void OsPlatform::watch_budget() {
     budget_.refresh();
     if (!budget_.limited()) return;
@@ -246,11 +247,9 @@ void OsPlatform::watch_budget() {
     renew_hole_credit();
 }
 
-/// At each renewal a user gets a credit of an eighth of the memory that is left, but at most as much as HoleFiller permits. The
-/// pool is the memory that rocid may allocate until a quarter of its limit is left. The reserve of MemoryBudget::allows() is
-/// smaller than this quarter, so requests still succeed when the pool is used up. A client that opens devices or regions again
-/// gets no more credit, because only renewals raise credits. If rocid has no limit any more, pool and credits have no limit
-/// either.
+/// Sets the pool and the share of HoleFiller. The pool is the memory that rocid may allocate until a quarter of its limit is
+/// left. The share is an eighth of the memory that is left. The reserve of MemoryBudget::allows() is smaller than the quarter, so
+/// requests still succeed when the pool is used up. If rocid has no limit any more, pool and share have no limit either.
 void OsPlatform::renew_hole_credit() {
     constexpr uint64_t kShare = 8, kUnlimited = HoleFiller::kUnlimited;
     budget_.refresh();
@@ -272,7 +271,7 @@ bool OsPlatform::is_lost(const host::SharedMemory& m) const {
     return it != made_.end() && it->second->poisoned.load(std::memory_order_relaxed);
 }
 
-/// Does not wait for the server of the file (FUSE, NFS), because statx() is called with AT_STATX_DONT_SYNC.
+/// Calls statx() with AT_STATX_DONT_SYNC, so the call does not wait for the file's server (FUSE, NFS).
 bool OsPlatform::identify_file(int fd, host::FileIdentity& out) {
     struct statx s {};
     if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_INO, &s) != 0) return false;
@@ -293,7 +292,7 @@ void OsPlatform::free_memory(const host::SharedMemory& m) {
 std::unique_ptr<mem::MappedRegion> OsPlatform::map_region(int fd, uint64_t length, bool writable, std::string& why) {
     auto region = map_shared(fd, length, writable, why);
     if (region != nullptr)
-        close(fd);  // the shared memory is still mapped, so close() does not free memory and is fast
+        close(fd);  // fast: close() frees no memory, because the file is still mapped
     else
         close_fd(fd);
     return region;
@@ -318,8 +317,8 @@ std::unique_ptr<mem::MappedRegion> OsPlatform::map_shared(int fd, uint64_t lengt
         why = "too many mapped regions";
         return nullptr;
     }
-    // Watches the mapping before the first access, because rocid must not allocate pages that the client has not allocated. Huge
-    // pages are not watched: they have a separate limit.
+    // Calls watch() before the first access, because an access without watch() would allocate missing pages. Files with huge
+    // pages (hugetlbfs) are not watched, because huge pages have a separate limit.
     const bool watches = fills_holes_ && holes_.is_open() && is_tmpfs(fd);
     if (watches && !holes_.watch(region->base, mapped)) {
         holes_.release(SigbusGuard::instance().remove(*region));
@@ -365,8 +364,8 @@ int OsPlatform::make_wake_fd(uint32_t session, uint32_t engine) {
         close(fd);
         return -1;
     }
-    // The descriptor remains open until close_wake_fds(), which removes the eventfd from the lcore's epoll set. So the conductor
-    // sends the descriptor with `keep` (Call::give), and the reply does not close the descriptor.
+    // The descriptor must remain open until close_wake_fds() removes the eventfd from the lcore's epoll set. So the conductor
+    // sends the descriptor with `keep` (Call::give).
     wake_fds_[session].push_back({engine, fd});
     return fd;
 }

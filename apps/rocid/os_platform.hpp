@@ -23,7 +23,7 @@
 
 namespace roci::rocid {
 
-/// The page with the engines' sleeping flags. rocid writes the page. Clients can only read it.
+/// The shared memory of the engine page, which contains the engines' sleeping flags. Only rocid can write to the page.
 class EnginePageMemory {
 public:
     /// Throws pmd::StartError.
@@ -38,8 +38,8 @@ private:
     abi::EnginePage* page_ = nullptr;
 };
 
-/// Returns true if `length` is at most half of `available`: rocid leaves the other half to other programs. Returns true if
-/// `available` is 0 (unknown).
+/// Returns true if `length` is at most half of `available`, because rocid leaves the other half to other programs. Also returns
+/// true if `available` is 0 (unknown).
 bool leaves_enough(uint64_t length, uint64_t available);
 
 class OsPlatform final : public host::Platform {
@@ -50,7 +50,7 @@ public:
     }
     ~OsPlatform() override;
 
-    /// sleepers[i] is the sleeper of engine i. Clients wake it by its eventfds.
+    /// Sets the sleepers of the engines, by engine. make_wake_fd() adds eventfds to the sleepers.
     void set_sleepers(std::vector<pmd::Sleeper*> sleepers) { sleepers_ = std::move(sleepers); }
     /// Functions that query routes and neighbours of the kernel. The first argument is the device.
     struct KernelHooks {
@@ -60,12 +60,12 @@ public:
     void set_follow_group(std::function<int(uint32_t, const Gid&, bool)> f) { follow_group_ = std::move(f); }
     void set_kernel(KernelHooks hooks) { kernel_ = std::move(hooks); }
     void set_status(std::function<std::string()> status) { status_ = std::move(status); }
-    /// Sets the threads that access clients' memory by address. Without them rocid does not access memory by address.
+    /// Sets the threads that access clients' memory by address. Without these threads, rocid does not access memory by address.
     void set_slow_threads(SlowThreads* threads) { slow_threads_ = threads; }
     void set_captures(Captures* captures) { captures_ = captures; }
     void set_counter_page(int fd) { counter_page_ = fd; }
     void set_device_page(DevicePage* page) { device_page_ = page; }
-    /// Sets the client whose request or end the conductor handles next.
+    /// Sets the client whose request or disconnection the conductor handles next.
     void set_current_client(const host::Client& c) { current_ = c; }
 
     uint64_t random() override;
@@ -110,11 +110,11 @@ public:
     }
     host::CaptureCounts stop_capture(uint32_t session) override { return captures_->stop(session); }
 
-    /// Returns the number of users with an account of filled holes.
+    /// Returns HoleFiller::users().
     size_t hole_users() const { return holes_.users(); }
     /// Returns a descriptor that becomes readable when renew_hole_credit() should be called.
     int hole_timer_fd() const { return holes_.timer_fd(); }
-    /// Computes anew what rocid may spend on pages that clients remove from registered memory.
+    /// Computes the memory that rocid may use for pages that clients have removed from registered memory (HoleFiller::renew).
     void renew_hole_credit();
 
     uint64_t mapped_regions() const { return mapped_lengths_.size(); }
@@ -135,8 +135,8 @@ private:
     Reaper& reaper_;
     std::vector<pmd::Sleeper*> sleepers_;
     std::unordered_map<uint32_t, std::vector<WakeFd>> wake_fds_;
-    std::unordered_map<const std::byte*, uint64_t> mapped_lengths_;  ///< base → length of the mapping (rounded up)
-    std::unordered_map<const std::byte*, std::unique_ptr<mem::MappedRegion>> made_;  ///< made memory and mapped chunks, by base
+    std::unordered_map<const std::byte*, uint64_t> mapped_lengths_;                  ///< rounded length of each mapping, by base
+    std::unordered_map<const std::byte*, std::unique_ptr<mem::MappedRegion>> made_;  ///< results of make_memory() and map_chunk()
     std::function<std::string()> status_;
     KernelHooks kernel_;
     std::function<int(uint32_t, const Gid&, bool)> follow_group_;

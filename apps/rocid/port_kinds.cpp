@@ -12,8 +12,8 @@ namespace {
 
 using D = DeviceSection;
 
-/// Chooses the sizes of the packet ring: a block has a whole number of pages and of ring frames, and a ring frame with its header
-/// fits into a frame buffer.
+/// Returns the arguments of DPDK's af_packet driver. The size of a block of the packet ring is a multiple of the page size and of
+/// the size of a ring frame. A ring frame with its header fits into a frame buffer.
 std::string af_packet(const D& d, unsigned queues, unsigned) {
     constexpr uint64_t kSmallMtu = 1024;
     const bool small = d.mtu <= kSmallMtu;
@@ -23,8 +23,9 @@ std::string af_packet(const D& d, unsigned queues, unsigned) {
                        (d.descriptors + a_block - 1) / a_block * a_block);
 }
 
-/// Busy polling is off, because a sleeping engine waits for the kernel. Each queue has a separate port: for several queues per
-/// port the driver requires "combined" queues (ethtool -l), which veth and some NICs do not have.
+/// Returns the arguments of DPDK's af_xdp driver for one queue. Busy polling is off, because the kernel must wake a sleeping
+/// engine. Each queue has a separate port. For several queues per port, the driver requires "combined" queues (ethtool -l), which
+/// veth and some NICs do not have.
 std::string af_xdp(const D& d, unsigned, unsigned first) {
     return fmt::format("iface={},start_queue={},queue_count=1,busy_budget=0", d.interface, first);
 }
@@ -42,7 +43,7 @@ std::string virtio_user(const D& d, unsigned queues, unsigned) {
 }
 
 std::string memif(const D& d, unsigned, unsigned) {
-    constexpr unsigned kBuffer = 4608;  // holds a whole frame
+    constexpr unsigned kBuffer = 4608;  // bytes; enough for the longest frame
     return fmt::format("role={},socket={},socket-abstract=no,bsize={},mac={},id=0", d.role, d.path, kBuffer, d.mac);
 }
 
@@ -132,7 +133,7 @@ constexpr PortKind kKinds[] = {
      .needs = "a folder in which the socket can be made (role = \"server\"), or the peer's socket there (role = \"client\")"},
 };
 
-/// Calls `f` with each name of "a|b|c" until `f` returns true.
+/// Calls `f` with each name of a list such as "a|b|c" until `f` returns true. Returns true if `f` has returned true.
 template <class F>
 bool any_name(std::string_view list, F f) {
     for (size_t from = 0; from < list.size();) {

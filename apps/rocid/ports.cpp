@@ -44,9 +44,9 @@ Netdev usable_netdev(const std::string& name, bool packet_socket) {
 
 std::string needs(const PortKind& kind) { return "it needs " + std::string(kind.needs); }
 
-/// Removes a deserted socket file. A killed rocid leaves its server socket behind, and DPDK's drivers cannot use an existing
-/// name. If another program listens on the socket, the function throws, because without the file clients could not find that
-/// program. That program is no rocid, because this rocid has the lock.
+/// Removes the socket file that a killed rocid has left, because DPDK's drivers cannot use an existing path. Throws StartError if
+/// another program listens on the socket, because clients could not find this program without the file. The other program is no
+/// rocid, because the caller holds the lock of the path.
 void clear_path(const DeviceSection& d) {
     struct stat there {};
     if (lstat(d.path.c_str(), &there) != 0) return;
@@ -84,7 +84,8 @@ std::unique_ptr<SocketLock> take_path(const DeviceSection& d) {
     return lock;
 }
 
-/// Unblocks the signals that end rocid while DPDK's virtio_user, as a server, waits for its client.
+/// DPDK's virtio_user driver, as a server, waits for its client without a time limit. During this wait, an object of this class
+/// unblocks the signals that end rocid.
 class WaitsForPeer {
 public:
     explicit WaitsForPeer(const DeviceSection& d) {
@@ -103,7 +104,7 @@ private:
     sigset_t before_{};
 };
 
-/// Checks that the interface does not exist, or is a TAP.
+/// Throws StartError if the interface exists and is no TAP interface.
 void check_tap_name(const DeviceSection& d) {
     if (query_netdev(d.interface).index == 0 || access(("/sys/class/net/" + d.interface + "/tun_flags").c_str(), F_OK) == 0)
         return;
@@ -113,8 +114,8 @@ void check_tap_name(const DeviceSection& d) {
 
 bool is_xdp(const DeviceSection& d) { return d.port == "af_xdp"; }
 
-/// Throws StartError unless the interface has one receive queue per engine. Each AF_XDP socket receives the frames of one queue,
-/// so frames of a queue without a socket would not reach rocid.
+/// Throws StartError unless the interface has one receive queue per engine. Each AF_XDP socket receives the frames of one queue.
+/// So frames of a queue without a socket would not reach rocid.
 void check_queues(const DeviceSection& d, uint16_t queues) {
     const uint32_t have = receive_queues(d.interface);
     if (have == queues) return;
@@ -138,7 +139,7 @@ void say_mtu(const DeviceSection& d, const Netdev& n, uint32_t path_mtu) {
                  d.mtu, d.interface, ip_bytes_for(uint32_t(d.mtu)));
 }
 
-/// Logs a small receive buffer, because bursts then lose frames.
+/// Logs a hint if the kernel grants only a small receive buffer, because bursts then overflow the buffer.
 void say_buffers(const DeviceSection& d, const pmd::UdpSockets& sockets) {
     constexpr uint32_t kEnough = 4 << 20;
     if (sockets.receive_buffer() >= kEnough) return;
@@ -160,7 +161,7 @@ void say_checksums(const DeviceSection& d, const pmd::Started& port) {
         spdlog::debug("{}: the port has no offload of IPv4 header checksums: rocid does them", d.name);
 }
 
-/// Returns the sockets that a driver has opened for its queues: those that are not in `before`.
+/// Returns the packet and XDP sockets of this process that are not in `before`. A driver has opened these sockets for its queues.
 std::vector<int> new_sockets(const std::vector<int>& before) {
     std::vector<int> fds;
     std::ranges::set_difference(frame_sockets(), before, std::back_inserter(fds));
@@ -169,7 +170,7 @@ std::vector<int> new_sockets(const std::vector<int>& before) {
 
 /// Finds the descriptors that wake a sleeping engine: the port's interrupts, or the sockets that its driver has opened.
 void find_signals(OpenPort& p, const std::vector<int>& before, uint16_t queues) {
-    if (!p.signals.empty()) return;  // open_udp() or start_xdp() has set them per queue
+    if (!p.signals.empty()) return;  // open_udp() or start_xdp() has set `signals`
     std::vector<int> fds;
     for (uint16_t q = 0; q < queues; ++q)
         if (const int fd = pmd::rx_interrupt(p.queue(q).port, p.queue(q).queue); fd >= 0) fds.push_back(fd);
@@ -187,8 +188,8 @@ LinkState look(const OpenPort& p, uint32_t wish) {
     return {n.running && fits != 0, fits != 0 ? fits : p.path_mtu};
 }
 
-/// Logs a change of the interface's MAC. Frames keep the MAC that the interface had when the port was opened: the GUID and GID 0
-/// are derived from that MAC, and peers use it.
+/// Logs a change of the interface's MAC. Frames of the device keep the old MAC, because the GUID and GID 0 depend on the old MAC,
+/// and peers use the old MAC.
 void say_mac(OpenPort& p) {
     if (p.netdev.empty()) return;
     const Netdev n = query_netdev(p.netdev);
@@ -215,7 +216,7 @@ std::string_view checksums_text(const pmd::ChecksumOffload& c) {
 }
 
 uint64_t Ports::memory_bytes(const Config& c) {
-    constexpr uint64_t kRest = 16 << 20;  // for rings, ethdevs and DPDK's internal objects
+    constexpr uint64_t kRest = 16 << 20;  // memory for rings, ethdevs and DPDK's internal objects
     uint64_t pools = c.engine.count * pmd::MbufPool::bytes(uint32_t(c.mbufs));
     for (const DeviceSection& d : c.devices)
         if (const PortKind& kind = port_kind(d.port); kind.own_frames)
@@ -395,7 +396,8 @@ void Ports::start(OpenPort& p, const DeviceSection& d, uint16_t queues, bool int
                                .mtus = mtus,
                                .hint = needs(kind),
                                .checksums = d.checksum_offload == "auto",
-                               // A NIC's driver that uses one interrupt for frames and link reports only one of the two.
+                               // If a NIC's driver uses one interrupt for frames and link, it reports only frames or only the
+                               // link.
                                .link_interrupts = d.port != "pci"};
     const pmd::Started started = pmd::start_port(p.id, pools.data(), setup);
     p.checksums = started.does;
@@ -408,8 +410,8 @@ void Ports::start(OpenPort& p, const DeviceSection& d, uint16_t queues, bool int
     p.up = p.ethdev->link_up();
 }
 
-/// Starts one DPDK port per queue. For each port the driver attaches its own XDP program. This function detaches that program
-/// before the next port, and attaches ours at the end.
+/// Starts one DPDK port per queue. At each start, DPDK's driver attaches the driver's XDP program. This function detaches the
+/// driver's program before the next start. At the end, this function attaches rocid's XDP program.
 void Ports::start_xdp(OpenPort& p, const DeviceSection& d) {
     for (uint32_t q = 0; q < p.pools.size(); ++q) {
         const std::vector<int> before = frame_sockets();

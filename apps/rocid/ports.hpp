@@ -1,4 +1,4 @@
-// The ports of all devices: frame buffers, ethdevs, and their properties.
+// Opens the ports of all devices, and holds their frame buffers, DPDK ports or sockets, and properties.
 #pragma once
 
 #include <atomic>
@@ -30,7 +30,7 @@ struct PortQueue {
 struct OpenPort {
     uint16_t id = 0;
     MacAddress mac;
-    std::string netdev;        ///< kernel interface behind the port, or ""
+    std::string netdev;        ///< name of the port's kernel interface, or ""
     int netdev_index = 0;      ///< index of the kernel interface
     MacAddress netdev_mac;     ///< last known MAC of the kernel interface
     uint32_t path_mtu = 0;     ///< path MTU of the device when the port was opened
@@ -38,16 +38,16 @@ struct OpenPort {
     bool up = true;            ///< state of the link when the port was opened
     /// Current state of the link, for the engines.
     std::unique_ptr<std::atomic<bool>> carrier = std::make_unique<std::atomic<bool>>(true);
-    std::vector<int> signals;        ///< by queue: readable when there are frames; empty: a sleeping engine must poll
+    std::vector<int> signals;        ///< by queue: readable when frames wait; empty: no frame wakes a sleeping engine
     pmd::ChecksumOffload checksums;  ///< checksums that the port computes or checks
-    bool armed_by_sleeper = false;   ///< `signals` are interrupts that DpdkPort::before_sleep() switches on
-    std::vector<std::unique_ptr<pmd::MbufPool>> pools;  ///< by engine, if the kind of port has its own frames
-    std::vector<std::unique_ptr<pmd::UdpSockets>> udp;  ///< by engine, if the port is a UDP port; there is then no DPDK port
+    bool armed_by_sleeper = false;   ///< `signals` are interrupts that DpdkPort::before_sleep() enables
+    std::vector<std::unique_ptr<pmd::MbufPool>> pools;  ///< by engine, if the port has PortKind::own_frames
+    std::vector<std::unique_ptr<pmd::UdpSockets>> udp;  ///< by engine, for a UDP port, which has no DPDK port
     uint32_t descriptors = 0;                           ///< number of send buffers of a UDP port
-    std::unique_ptr<SocketLock> lock;                   ///< lock of the port's own socket
+    std::unique_ptr<SocketLock> lock;                   ///< lock of DeviceSection::path if rocid is the server
     std::unique_ptr<pmd::XdpObjectFile> xdp_object;
     std::unique_ptr<pmd::Ethdev> ethdev;
-    std::vector<std::unique_ptr<pmd::Ethdev>> further;  ///< if PortKind::one_queue: the ports of all queues but the first
+    std::vector<std::unique_ptr<pmd::Ethdev>> further;  ///< if PortKind::one_queue: the DPDK ports of all queues except queue 0
     std::unique_ptr<pmd::XdpSteering> steering;         ///< last member: destroyed first
 
     PortQueue queue(uint32_t engine) const {
@@ -66,8 +66,8 @@ std::string_view checksums_text(const pmd::ChecksumOffload& checksums);
 
 class Ports {
 public:
-    /// Opens the ports of config.devices. Removes a device whose port cannot be opened from the configuration, with a line in the
-    /// log that names a remedy. Throws StartError if no device is left.
+    /// Opens the ports of config.devices. If a port cannot be opened, logs the reason and a remedy, and removes the device from
+    /// the configuration. Throws StartError if no device is left.
     Ports(Config& config, pmd::Eal& eal, const NicTroubles& troubles);
     ~Ports();
     Ports(const Ports&) = delete;
@@ -84,13 +84,14 @@ public:
     pmd::MbufPool& pool(uint32_t device, uint32_t engine) {
         return ports_[device].pools.empty() ? *pools_[engine] : *ports_[device].pools[engine];
     }
-    /// Passes the addresses of a device to the XDP program of its port. Ports of other kinds do not check addresses.
+    /// Passes the addresses of a device to the XDP program of an af_xdp port. Does nothing for ports of other kinds.
     void set_addresses(uint32_t device, std::span<const pmd::ServedAddress> addresses);
     /// Returns the current state of the link. `wish` is the configured path MTU.
     LinkState link(uint32_t device, uint32_t wish);
-    /// Returns true if the link of a port must be polled, because the port's driver may not report changes (memif's does not).
+    /// Returns true if link() must be called at intervals, because a port's driver may not report changes of the link (for
+    /// example memif).
     bool must_look() const;
-    /// Returns a descriptor that is readable when the link of a port without kernel interface has changed.
+    /// Returns a descriptor that is readable after a change of the link of a port without kernel interface.
     int link_fd() const { return link_fd_; }
 
 private:
@@ -98,7 +99,7 @@ private:
     void open_netdev(OpenPort& port, const DeviceSection& device, Netdev& netdev);
     void open_udp(OpenPort& port, const DeviceSection& device, const Netdev& netdev, uint16_t queues);
     void open(OpenPort& port, const DeviceSection& device, uint16_t queues, uint32_t mbufs);
-    /// Starts a DPDK port. Sets the path MTU if the port has no kernel interface.
+    /// Starts a DPDK port. If the port has no kernel interface, also sets the path MTU and the state of the link.
     void start(OpenPort& port, const DeviceSection& device, uint16_t queues, bool interrupts);
     void start_xdp(OpenPort& port, const DeviceSection& device);
 

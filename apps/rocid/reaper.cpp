@@ -14,7 +14,7 @@
 namespace roci::rocid {
 namespace {
 
-/// Limit of threads. If this many users block at the same time, they delay the other users.
+/// Largest number of threads. If items of this many users block at the same time, other users have to wait.
 constexpr size_t kMostThreads = 64;
 constexpr std::chrono::seconds kStaysIdle{10};
 
@@ -33,13 +33,13 @@ struct Thing {
 
 struct User {
     std::deque<Thing> things;
-    size_t closing = 0;   ///< descriptors, including the one that a thread is closing
-    bool served = false;  ///< a thread works for this user
+    size_t closing = 0;   ///< number of descriptors that are not closed yet
+    bool served = false;  ///< a thread is releasing an item of this user
 };
 
 }  // namespace
 
-/// The state of all threads. Each thread owns a share of it, because threads may outlive the Reaper.
+/// The state that all threads share. Each thread has a shared_ptr to the state, because threads may outlive the Reaper.
 struct Reaper::State {
     mutable std::mutex mutex;
     std::condition_variable work;
@@ -117,7 +117,7 @@ void Reaper::add(uint32_t number, int fd, void* base, uint64_t length) {
         std::thread([state = state_] { state->serve(); }).detach();
         ++s.threads;
     } catch (const std::system_error&) {
-        s.work.notify_one();  // if no thread could be started, the existing threads do the work one after the other
+        s.work.notify_one();  // without a new thread, the existing threads do the work
     }
 }
 

@@ -1,6 +1,6 @@
-// Releases descriptors and mappings of clients on threads that may block. close() can block as long as the owner of the file
-// likes, for example if the file is a TCP socket with SO_LINGER or belongs to a FUSE server. The last munmap() of shared memory
-// frees the memory, which takes time in proportion to its size.
+// Releases descriptors and mappings of clients on separate threads, because the release can block. close(2) can block without
+// limit, for example if the file is a TCP socket with SO_LINGER or belongs to a FUSE server. The last munmap(2) of shared memory
+// frees the memory, which takes time in proportion to the size of the memory.
 #pragma once
 
 #include <cstddef>
@@ -9,22 +9,22 @@
 
 namespace roci::rocid {
 
-/// One thread at a time releases the items of a user, so a user whose items block delays no other user, unless 64 users block at
-/// the same time. All functions are thread-safe. close() and unmap() return at once.
+/// At most one thread at a time releases items of a user. So a user whose items block delays no other user, unless items of 64
+/// users block at the same time. All functions are thread-safe. close() and unmap() only queue an item and return at once.
 class Reaper {
 public:
-    /// Limit of a user's descriptors that wait to be closed. At the limit the user's sessions may send no further descriptors
-    /// (ControlSocket).
+    /// Limit of a user's descriptors that are not closed yet. At the limit, ControlSocket refuses further descriptors and
+    /// connections of the user.
     static constexpr size_t kMostClosing = 1024;
 
     Reaper();
-    /// Waits up to a second until nothing is pending. Threads that are still blocked after this time end with the process.
+    /// Waits up to one second until nothing is pending. Threads that are blocked longer end with the process.
     ~Reaper();
     Reaper(const Reaper&) = delete;
 
     void close(uint32_t user, int fd);
-    /// Unmaps a range. The caller ensures that no thread accesses the mapping any more. The addresses are not reused before they
-    /// are unmapped.
+    /// Unmaps a range later. The caller ensures that no thread accesses the mapping any more. The kernel does not reuse the
+    /// addresses before the range is unmapped.
     void unmap(uint32_t user, void* base, uint64_t length);
 
     /// Returns the number of the user's descriptors that are not closed yet.

@@ -15,8 +15,9 @@ namespace {
 #define STATX_ATTR_MOUNT_ROOT 0x2000
 #endif
 
-/// Returns true if the descriptor is /proc/PID/mem. rocid may have more rights than the client, so it must not write to another
-/// file of procfs. A client can mount another file of procfs at a path that ends in "/mem", so the root of a mount is refused.
+/// Returns true if the descriptor refers to a file /proc/PID/mem. rocid may have more rights than the client, so rocid must not
+/// write to another file of procfs. A client can mount another file of procfs at a path that ends in "/mem". So the function
+/// returns false for the root of a mount.
 bool is_memory_of_process(int fd) {
     constexpr long kProc = 0x9fa0;
     constexpr std::string_view kName = "/mem";
@@ -39,8 +40,8 @@ std::unique_ptr<ProcMemory> ProcMemory::open(int pid, uint32_t uid, std::shared_
     const int fd = ::open((folder + "/mem").c_str(), O_RDWR | O_CLOEXEC);
     if (fd < 0) return nullptr;
     auto memory = std::unique_ptr<ProcMemory>(new ProcMemory(fd, std::move(worker), true, [](int own) { ::close(own); }));
-    // The owner is checked after opening. If the process changed its user before, the folder already belongs to the new user.
-    // (The folder of a process that its own user must not trace belongs to root.)
+    // Checks the owner of the folder after the opening of the file. If the process changed its user before the opening, the
+    // folder belongs to the new user. (If the user must not trace the process, the folder belongs to root.)
     struct stat s {};
     if (stat(folder.c_str(), &s) != 0 || s.st_uid != uid) return nullptr;
     return memory;

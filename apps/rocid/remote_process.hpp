@@ -1,4 +1,4 @@
-// Access by address to client memory that cannot be mapped. Such accesses are slow.
+// Accesses client memory that cannot be mapped, by the address in the client's process. Such accesses are slow.
 #pragma once
 
 #include <cstdint>
@@ -10,17 +10,17 @@
 
 namespace roci::rocid {
 
-/// Reads and writes through /proc/PID/mem. If the client itself has opened the descriptor, rocid needs no privilege, and the
-/// client gives away only its own rights. rocid does not use process_vm_readv, because only the descriptor is bound to the
-/// address space at the time of opening. So neither a reused PID nor a client that executes a set-user-ID program can make rocid,
-/// which may be root, access memory that the client itself could not access.
+/// Reads and writes through a descriptor of /proc/PID/mem. If the client itself has opened the descriptor, rocid needs no
+/// privilege. A descriptor refers to the address space at the time of opening. So rocid, which may be root, cannot access another
+/// process after a PID was reused, or after the client has executed a set-user-ID program. process_vm_readv(2) would not have
+/// this property.
 class ProcMemory final : public mem::RemoteProcess {
 public:
-    /// `worker` is the worker of the user. Returns nullptr if the access is not permitted, or if the process does not belong to
-    /// user `uid`.
+    /// Opens /proc/PID/mem of process `pid`. `worker` is the worker of the user. Returns nullptr if the access is not permitted,
+    /// or if the process does not belong to user `uid`.
     static std::unique_ptr<ProcMemory> open(int pid, uint32_t uid, std::shared_ptr<mem::SlowWorker> worker);
-    /// Uses the client's own descriptor. The first access checks the descriptor on the worker's thread, because an operation on a
-    /// client's descriptor may block. The destructor passes the descriptor to `close`.
+    /// Uses a descriptor that the client has opened. The first access checks the descriptor. All accesses run on the worker's
+    /// thread, because an operation on a client's descriptor may block. The destructor passes the descriptor to `close`.
     static std::unique_ptr<ProcMemory> of_client(int fd, std::shared_ptr<mem::SlowWorker> worker, std::function<void(int)> close);
     ~ProcMemory() override;
 

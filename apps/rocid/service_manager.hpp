@@ -5,7 +5,7 @@
 
 namespace roci::rocid {
 
-/// Sends `state`, lines such as "READY=1". Does nothing without a service manager.
+/// Sends `state`, which consists of lines such as "READY=1". Does nothing if NOTIFY_SOCKET is not set.
 void tell_service_manager(std::string_view state);
 
 }  // namespace roci::rocid

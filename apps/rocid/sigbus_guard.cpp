@@ -14,8 +14,8 @@ constexpr size_t kPage = 4096;
 void on_sigbus(int signal_number, siginfo_t* info, void*) {
     const int saved = errno;
     if (!SigbusGuard::instance().handle(reinterpret_cast<uintptr_t>(info->si_addr))) {
-        // The mapping is not ours, or could not be replaced: the faulting instruction runs again and ends the process in the
-        // default way, with a core dump.
+        // The address belongs to no mapping of the table, or the mapping could not be replaced. With the default handler, the
+        // faulting instruction runs again and ends the process with a core dump.
         struct sigaction standard {};
         standard.sa_handler = SIG_DFL;
         sigaction(signal_number, &standard, nullptr);
@@ -38,7 +38,7 @@ SigbusGuard::SigbusGuard() : event_fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
     sigaction(SIGBUS, &a, nullptr);
 }
 
-/// Creates the reserve. Every second page has different rights, so that each page is a separate mapping.
+/// Creates the reserve of mappings. Adjacent pages have different rights, so that each page is a separate mapping.
 void SigbusGuard::make_reserve() {
     void* p = mmap(nullptr, kReserve * kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED) return;
@@ -94,7 +94,7 @@ HoleFiller::Credit* SigbusGuard::remove(const mem::MappedRegion& region) {
     return credit;
 }
 
-/// Replaces the whole mapping, because its other pages may be missing too. Can fail at the kernel's limit of mappings.
+/// Replaces the whole mapping by zero pages, because further pages may be missing. Can fail at the kernel's limit of mappings.
 bool SigbusGuard::cover(uintptr_t base, uint64_t length) {
     do {
         if (mmap(reinterpret_cast<void*>(base), length, PROT_READ | PROT_WRITE,
@@ -114,7 +114,7 @@ bool SigbusGuard::handle(uintptr_t address) {
             const uint64_t length = e.length.load(std::memory_order_seq_cst);
             mem::MappedRegion* region = e.region.load(std::memory_order_seq_cst);
             HoleFiller::Credit* credit = e.credit.load(std::memory_order_seq_cst);
-            // An entry that is being changed belongs to another mapping: the entry of an accessed mapping does not change.
+            // Skips an entry that another thread is changing. The entry of an accessed mapping does not change.
             if ((before & 1) != 0 || before != e.version.load(std::memory_order_seq_cst)) continue;
             if (base == 0 || address < base || address - base >= length) continue;
             if (HoleFiller* filler = filler_.load(std::memory_order_acquire); filler != nullptr && filler->fill(address, credit))

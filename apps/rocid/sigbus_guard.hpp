@@ -1,7 +1,7 @@
-// A client may truncate a file that rocid has mapped, or punch a hole into it; the next access then raises SIGBUS. If the
-// HoleFiller does not allocate the missing page, the guard's handler replaces the whole mapping by zero pages and marks the
-// region as poisoned. In both cases the access continues. The copying code finds the mark and reports a protection fault. Any
-// other SIGBUS ends rocid as usual.
+// A client can truncate a file that rocid has mapped, or remove pages of the file. An access to a missing page then raises
+// SIGBUS. The handler of SIGBUS first calls the HoleFiller. If the HoleFiller does not allocate the missing page, the handler
+// replaces the whole mapping by zero pages and marks the region as poisoned. In both cases the access continues. The code that
+// copies payload checks the mark and reports a protection fault. Any other SIGBUS ends rocid.
 #pragma once
 
 #include <array>
@@ -17,28 +17,28 @@
 
 namespace roci::rocid {
 
-/// Mappings that may fault. add() and remove() take a lock; the handler only reads (it is async-signal-safe).
+/// The table of mappings of client memory. add() and remove() take a lock. handle() takes no lock and is async-signal-safe.
 class SigbusGuard {
 public:
     /// Returns the process-wide table. The first call installs the handler.
     static SigbusGuard& instance();
 
-    /// Makes a fault in [region.base, +mapped_length) poison `region`, unless the filler allocates the page with the user's
-    /// credit. Returns false if the table is full.
+    /// Adds the mapping [region.base, region.base + mapped_length) to the table. Returns false if the table is full. `credit` is
+    /// the user's credit for the HoleFiller.
     bool add(mem::MappedRegion& region, uint64_t mapped_length, HoleFiller::Credit* credit = nullptr);
-    /// Removes a mapping from the table. Must precede the unmapping. No thread may access the mapping any more. Returns the
-    /// mapping's credit, or nullptr.
+    /// Removes a mapping from the table. Must be called before the unmapping. No thread may access the mapping any more. Returns
+    /// the credit that was passed to add(), or nullptr.
     HoleFiller::Credit* remove(const mem::MappedRegion& region);
-    /// Returns the number of regions poisoned so far.
+    /// Returns the number of regions that were poisoned since the start.
     uint64_t poisoned() const { return poisoned_.load(std::memory_order_relaxed); }
-    /// Returns an eventfd that becomes readable when a region was poisoned, or -1 if there is none.
+    /// Returns an eventfd that becomes readable when a region is poisoned, or -1 if the eventfd could not be created.
     int event_fd() const { return event_fd_; }
 
     /// Sets the filler that the handler tries before it poisons a region, or nullptr.
     void set_filler(HoleFiller* filler) { filler_.store(filler, std::memory_order_release); }
 
-    /// Called by the handler. Returns true if `address` belongs to a mapping of the table, and the access may
-    /// continue: the page was filled or the mapping replaced.
+    /// Handles a fault at `address`. Called by the handler of SIGBUS. Returns true if the page was allocated or the mapping was
+    /// replaced, so that the access can continue. Returns false if `address` belongs to no mapping of the table.
     bool handle(uintptr_t address);
 
     /// Returns the number of mappings left in the reserve.
@@ -47,7 +47,7 @@ public:
 private:
     SigbusGuard();
     struct Entry {
-        std::atomic<uint32_t> version{0};  ///< odd: being changed
+        std::atomic<uint32_t> version{0};  ///< odd while a thread changes the entry
         std::atomic<uintptr_t> base{0};
         std::atomic<uint64_t> length{0};
         std::atomic<mem::MappedRegion*> region{nullptr};
@@ -57,7 +57,8 @@ private:
     struct Block {
         std::array<Entry, kPerBlock> entries;
     };
-    /// Reserve of mappings. The handler removes one of them if the kernel allows no further mapping (vm.max_map_count).
+    /// Number of mappings in the reserve. If the kernel allows no further mapping (vm.max_map_count), the handler removes a
+    /// mapping of the reserve.
     static constexpr size_t kReserve = 64;
 
     bool add_block();

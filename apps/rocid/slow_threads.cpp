@@ -12,7 +12,7 @@
 
 namespace roci::rocid {
 
-/// The state of all threads. Each thread owns a share of it, because threads may outlive the SlowThreads.
+/// The state that all threads share. Each thread has a shared_ptr to the state, because threads may outlive the SlowThreads.
 struct SlowThreads::Shared {
     mutable std::mutex mutex;
     mutable std::condition_variable idle;
@@ -59,8 +59,8 @@ public:
     }
 
 private:
-    /// Removes the remaining requests without reading them. Only this thread still has a pointer to the worker, so the requests
-    /// may be freed already. They count as served, so that drain() returns.
+    /// Removes the remaining requests without accessing the requests, because their owner may have freed them. Counts the
+    /// requests as served, so that drain() returns.
     void drop_rest() {
         mem::SlowRequest* left;
         for (uint32_t e = 0; e < lanes(); ++e)
@@ -121,7 +121,7 @@ std::shared_ptr<mem::SlowWorker> SlowThreads::of(uint32_t user) {
         --shared_->threads;
         return nullptr;
     }
-    // The thread has its own pointer to the worker. When the last copy of `lease` is gone, stop() ends the thread.
+    // The thread has a separate pointer to the worker. When the last copy of `lease` is destroyed, stop() ends the thread.
     std::shared_ptr<mem::SlowWorker> lease(worker.get(), [worker](mem::SlowWorker*) { worker->stop(); });
     workers_[user] = lease;
     return lease;
@@ -134,8 +134,8 @@ size_t SlowThreads::threads() const {
 
 bool SlowThreads::drain(int limit_ms) const {
     using Clock = std::chrono::steady_clock;
-    // A thread may serve a request a moment before `submitted` counts it. Then nothing notifies `idle`, so the loop checks at
-    // short intervals.
+    // A thread may finish a request before `submitted` counts the request. In this case, nothing notifies `idle`. So the loop
+    // checks the condition at short intervals.
     constexpr std::chrono::milliseconds kLook{10};
     const auto end = Clock::now() + std::chrono::milliseconds(limit_ms);
     std::unique_lock lock(shared_->mutex);

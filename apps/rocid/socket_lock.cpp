@@ -18,7 +18,7 @@
 namespace roci::rocid {
 namespace {
 
-/// Number of attempts to get the lock. A rocid that ends removes its socket first and releases the lock last.
+/// Number of attempts to get the lock. A rocid that ends holds the lock until the end, so a new rocid may have to wait.
 constexpr int kTries = 20;
 constexpr useconds_t kBetween = 50'000;
 
@@ -54,8 +54,8 @@ bool SocketLock::ours() const {
            named.st_dev == locked.st_dev;
 }
 
-/// Tries to lock the file. Returns Took::gone if the previous owner removed the file between open() and the lock: a lock of a
-/// removed file excludes nobody.
+/// Tries to lock the file. Returns Took::gone if the previous owner removed the file between open() and flock(), because the lock
+/// of a removed file has no effect on other processes.
 SocketLock::Took SocketLock::take() {
     if (fd_ >= 0) close(fd_);
     fd_ = open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -72,7 +72,8 @@ std::string SocketLock::holder() const {
     return pid > 0 ? " (process " + std::to_string(pid) + ")" : "";
 }
 
-/// A datagram socket cannot connect to the socket types of rocid and DPDK: the kernel answers EPROTOTYPE if a server exists.
+/// Connects a datagram socket. The kernel returns ECONNREFUSED if no server exists. If a server of rocid or DPDK exists, the
+/// kernel returns EPROTOTYPE, because these servers do not use datagram sockets.
 bool deserted(const std::string& path) {
     sockaddr_un a{};
     a.sun_family = AF_UNIX;

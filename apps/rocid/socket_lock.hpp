@@ -1,5 +1,5 @@
-// A lock file next to a socket names the rocid that owns the socket, and stays locked while that rocid lives. The owner of the
-// lock may remove a socket that a killed rocid left behind.
+// A lock file next to a socket. The file contains the process ID of the rocid that owns the socket, and is locked while this
+// rocid runs. The owner of the lock may remove a socket that a killed rocid has left.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,11 @@ namespace roci::rocid {
 
 class SocketLock {
 public:
-    /// Takes the lock. If another rocid has the lock, tries again for a second, because the owner may be about to end. Throws
-    /// pmd::StartError if the owner keeps the lock (the text names its process), or if the file cannot be created. `other` is a
-    /// hint how the user selects another socket.
+    /// Takes the lock. If another rocid holds the lock, retries for one second, because the other rocid may be ending. Throws
+    /// pmd::StartError if the other rocid keeps the lock, or if the file cannot be created. `other` is a hint for the error text
+    /// that explains how to select another socket.
     SocketLock(const std::string& socket, const std::string& other);
-    /// Removes the lock file, if ours() is true, and releases the lock.
+    /// Releases the lock. Removes the lock file if ours() is true.
     ~SocketLock();
     SocketLock(const SocketLock&) = delete;
     /// Returns true if the path still names the locked file. If the file was removed, the socket may belong to another rocid.
@@ -28,8 +28,8 @@ private:
     int fd_ = -1;
 };
 
-/// Returns true if no process serves the socket at the path. Makes no connection, because some servers would take the caller for
-/// their peer.
+/// Returns true if no process listens on the socket at the path. Does not connect to a server, because some servers accept only
+/// one peer.
 bool deserted(const std::string& path);
 
 }  // namespace roci::rocid

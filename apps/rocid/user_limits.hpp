@@ -9,8 +9,9 @@
 
 namespace roci::rocid {
 
-/// Parses entries "USER limit=number …", where USER is a name, a number, "@group" or "*". The members of a group are the users
-/// that the group database lists, and the users with this primary group. Throws std::invalid_argument with the error text.
+/// Parses entries of the form "USER limit=number …". USER is a user name, a user ID, "@group" or "*". An entry for a group
+/// applies to the members in the group database, and to users with this primary group. Throws std::invalid_argument with the
+/// error text.
 std::vector<host::LimitRule> parse_user_limits(const std::vector<std::string>& texts);
 
 }  // namespace roci::rocid

@@ -39,7 +39,7 @@ struct {
     __type(value, __u8);
 } addresses SEC(".maps");
 
-/* pmd_glue/xdp_steering.cpp writes values of `ours`. xdp_steering.hpp has the names of the counters, in this order. */
+/* pmd_glue/xdp_steering.cpp writes values of enum ours. xdp_steering.hpp contains the names of the counters in the same order. */
 enum ours { NOTHING, ROCE, ALL };
 enum counter { STEERED, PASSED_OTHER, PASSED_ADDRESS, PASSED_FRAGMENT, PASSED_NO_SOCKET, COUNTERS };
 

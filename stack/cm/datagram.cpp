@@ -1,4 +1,4 @@
-// Service ID resolution (IBA 12.11). By a SIDR_REQ a program learns the QP number of a datagram service.
+// Service ID resolution (IBA 12.11). A program sends a SIDR_REQ to get the QP number of a datagram service.
 #include <algorithm>
 #include <cerrno>
 
@@ -34,7 +34,7 @@ int Manager::answer_service(uint32_t id, SidrStatus status, uint32_t qpn, uint32
     rep.qkey = qkey;
     std::copy_n(private_data.begin(), std::min(private_data.size(), rep.private_data.size()), rep.private_data.begin());
     send(*c, rep);
-    // The connection is kept for some time, so that a repeated request gets the same answer.
+    // The connection remains for some time, so that a repeated SIDR_REQ gets the same SIDR_REP.
     c->state = State::timewait;
     set_timer(*c, now + response_time(config_.response_timeout));
     return 0;

@@ -24,7 +24,8 @@ void put_bits(uint8_t* p, uint32_t at, uint32_t count, uint64_t v) {
     }
 }
 
-/// Reader decodes and Writer encodes a list of fields. Both have field(bit, bits, member) and block(byte, array).
+/// Decodes the fields of a message. Reader and Writer have the same functions: field() for `count` bits from the bit `at` on, and
+/// block() for an array from the byte `at` on.
 struct Reader {
     const uint8_t* data;
     template <class T>
@@ -76,7 +77,7 @@ void comm_ids(const A& a, M& m) {
 template <class M, class T>
 concept Is = std::is_same_v<std::remove_const_t<M>, T>;
 
-// Each fields() lists the fields of one message. Offsets count from the end of the MAD header.
+// Each overload of fields() lists the fields of one message. Offsets start at the end of the MAD header.
 
 template <class A, Is<Req> M>  // IBA table 107
 void fields(const A& a, M& m) {

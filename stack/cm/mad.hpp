@@ -1,6 +1,6 @@
-// Communication management messages in a MAD on QP 1 (IBA 12.6, 12.11). Each message is a struct. encode() and decode() are
-// derived from one list of fields per message. After parse_header() has accepted the header, decode() cannot fail, because any
-// bits form a valid field. The manager checks the values.
+// Communication management messages in MADs on QP 1 (IBA 12.6, 12.11). Each message is a struct. encode() and decode() use the
+// same list of fields per message. decode() cannot fail after parse_header() has accepted the header, because it accepts every
+// value of a field. The manager checks the values.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@ inline constexpr uint16_t kPermissiveLid = 0xffff;  ///< RoCE has no LIDs
 
 using Mad = std::array<uint8_t, kMadLength>;
 
-/// Attribute IDs of the class (IBA table 106).
+/// Attribute IDs of the communication management class (IBA table 106).
 enum class Attribute : uint16_t { req = 0x10, mra, rej, rep, rtu, dreq, drep, sidr_req, sidr_rep, lap, apr };
 const char* attribute_name(Attribute a);
 
@@ -58,7 +58,7 @@ enum class Reason : uint16_t {
     unsupported_class_version = 31,
 };
 
-/// The message that an MRA or REJ responds to (IBA 12.6.6, 12.6.7).
+/// The message to which an MRA or REJ responds (IBA 12.6.6, 12.6.7).
 enum class Answered : uint8_t { req = 0, rep = 1, other = 2 };
 
 struct PathFields {
@@ -161,7 +161,7 @@ struct SidrRep {
     std::array<uint8_t, 136> private_data{};
 };
 
-/// Encodes a whole MAD. mad.cpp instantiates encode() and decode() for the messages above.
+/// Returns a whole MAD. mad.cpp instantiates encode() and decode() for the messages above.
 template <class Message>
 Mad encode(uint64_t transaction, const Message& message);
 template <class Message>

@@ -1,4 +1,4 @@
-// The calls of owners, and the timers.
+// The calls of owners, the tables of connections, and the timers.
 #include "cm/manager.hpp"
 
 #include <algorithm>
@@ -10,10 +10,11 @@
 namespace roci::cm {
 namespace {
 
-/// A message is first repeated after 1/2^kEarlyShift of the response time. The pauses then grow by half up to the full response
-/// time. So a few lost messages cost little time, and a slow peer does not get many repetitions. There are at most max_retries
-/// repetitions (IBA 12.7.27). For a DREQ, the manager gives up one pause after the last repetition. For any other message, it
-/// gives up max_retries + 1 full response times after the first transmission.
+/// The manager first repeats a message after 1/2^kEarlyShift of the response time. Each further pause is 1.5 times as long as the
+/// previous pause, up to the full response time. So a few lost messages cost little time, and a slow peer gets few repetitions.
+/// The manager sends at most max_retries repetitions (IBA 12.7.27). If a DREQ stays unanswered, the manager gives up one pause
+/// after the last repetition. If any other message stays unanswered, the manager gives up max_retries + 1 full response times
+/// after the first transmission.
 constexpr unsigned kEarlyShift = 5;
 
 template <size_t N>
@@ -21,7 +22,7 @@ void copy_private(std::array<uint8_t, N>& to, std::span<const uint8_t> from) {
     std::copy_n(from.begin(), std::min(from.size(), N), to.begin());
 }
 
-/// Limits a value to a field of three bits: values above 7 become 7, as in the kernel.
+/// Limits a value to the range of a three-bit field: values above 7 become 7, as in the kernel.
 uint8_t three_bits(uint8_t count) { return std::min<uint8_t>(count, 7); }
 
 Answered rejected_message(State s) { return s == State::rep_rcvd || s == State::rep_sent ? Answered::rep : Answered::req; }
@@ -45,8 +46,8 @@ Connection* Manager::get(uint32_t id) {
 }
 const Connection* Manager::find(uint32_t id) const { return const_cast<Manager*>(this)->get(id); }
 
-/// Removes the oldest connections without an owner until the limit permits another connection. Connections without an owner only
-/// wait for a DREP or for the end of TimeWait. Returns false if the limit still permits none.
+/// Removes the oldest connections without an owner until the limit permits another connection. Such connections only wait for a
+/// DREP or for the end of TimeWait. Returns false if the limit still permits no other connection.
 bool Manager::make_room() {
     while (connections_.size() >= config_.max_connections && !ending_.empty()) {
         Connection* c = get(ending_.front());
@@ -56,9 +57,9 @@ bool Manager::make_room() {
     return connections_.size() < config_.max_connections;
 }
 
-/// Enters a connection without an owner in `ending_`, from which make_room() may remove it.
+/// Adds a connection without an owner to `ending_`. make_room() may remove the connections in this list.
 void Manager::forget_later(const Connection& c) {
-    // Entries at the front whose connections have ended are removed.
+    // Removes entries at the front whose connections have ended.
     while (!ending_.empty() && !connections_.contains(ending_.front())) ending_.pop_front();
     ending_.push_back(c.id);
 }
@@ -103,7 +104,8 @@ void Manager::erase(Connection& c) {
     connections_.erase(c.id);
 }
 
-/// Ends the connection: stops its timer, sets its state to idle, and erases it if it has no owner.
+/// Ends the connection: stops the timer, releases the peer's QP number, and sets the state to idle. Erases a connection without
+/// an owner.
 void Manager::end(Connection& c) {
     stop_repeating(c);
     c.state = State::idle;
@@ -145,7 +147,7 @@ void Manager::expire(Connection& c, Nanos now) {
         return end(c);
     }
     if (now >= c.give_up) return give_up(c, now);
-    // All repetitions were sent. A DREQ without a reply ends the connection now. For any other message the manager waits until
+    // After the last repetition, a DREQ without a reply ends the connection now. For any other message, the manager waits until
     // give_up.
     if (c.repeats_left == 0) return c.state == State::dreq_sent ? give_up(c, now) : set_timer(c, c.give_up);
     --c.repeats_left;
@@ -157,7 +159,7 @@ void Manager::expire(Connection& c, Nanos now) {
 
 void Manager::give_up(Connection& c, Nanos now) {
     ++counters_.timeouts;
-    if (c.state == State::dreq_sent) {  // a missing answer has the effect of a DREP (IBA 12.9.7.1.2)
+    if (c.state == State::dreq_sent) {  // a missing DREP has the effect of a DREP (IBA 12.9.7.1.2)
         raise(c, Event::Kind::gone);
         return enter_timewait(c, now);
     }
@@ -166,7 +168,7 @@ void Manager::give_up(Connection& c, Nanos now) {
     end(c);
 }
 
-/// Enters TimeWait (IBA 12.9.8.4), which lasts until no packet of the connection can be in the network any more.
+/// Enters TimeWait (IBA 12.9.8.4). TimeWait lasts until the network can contain no packet of the connection any more.
 void Manager::enter_timewait(Connection& c, Nanos now) {
     stop_repeating(c);
     c.state = State::timewait;
@@ -189,7 +191,7 @@ void Manager::send_rej(Connection& c, Answered message, Reason reason, std::span
     rej.remote_comm_id = c.remote_id;
     rej.message = message;
     rej.reason = reason;
-    if (reason == Reason::timeout) {  // the peer may not know our ID, so the REJ includes our GUID (table 112)
+    if (reason == Reason::timeout) {  // the REJ includes the local GUID, because the peer may not know the local ID (table 112)
         const uint64_t guid = c.active ? c.req.ca_guid : c.rep.ca_guid;
         rej.info_length = 8;
         for (unsigned i = 0; i < 8; ++i) rej.info[i] = uint8_t(guid >> (56 - 8 * i));
@@ -341,11 +343,11 @@ int Manager::reject(uint32_t id, Reason reason, std::span<const uint8_t> private
     const bool can = c->state == State::req_rcvd || c->state == State::rep_rcvd || c->state == State::rep_sent;
     if (!can) return EINVAL;
     send_rej(*c, rejected_message(c->state), reason, private_data);
-    const bool keep = c->state != State::rep_rcvd;  // to answer a repeated REQ, its receiver keeps the REJ
+    const bool keep = c->state != State::rep_rcvd;  // the receiver of the REQ keeps the REJ for a repeated REQ
     stop_repeating(*c);
     unpair_qpn(*c);
     if (!keep) return end(*c), 0;
-    // The owner regards the connection as ended, so the manager keeps the connection without an owner.
+    // For the owner, the connection has ended. So the manager keeps the connection without an owner.
     c->state = State::timewait;
     c->owned = false;
     forget_later(*c);

@@ -1,10 +1,10 @@
-// The communication manager holds connections and their states (IBA 12.9). It does no I/O: receive() takes messages, advance()
-// takes the time, next_message() returns messages to be sent, and next_event() returns events. One object serves all ports. It is
-// not thread-safe.
+// The communication manager holds connections and their states (IBA 12.9). The manager does no I/O: receive() processes messages,
+// advance() processes expired timers, next_message() returns messages to be sent, and next_event() returns events. One object
+// serves all ports. The manager is not thread-safe.
 //
-// The local communication ID identifies a connection. A connection may have an owner (a program's cm_id), which the manager knows
-// only by the cookie `owner`. After destroy() the manager ends the connection without the owner, as the protocol requires.
-// Config::max_connections limits the memory. At the limit, further requests are refused.
+// The local communication ID identifies a connection. A connection may have an owner, which is a program's cm_id. The manager
+// stores the owner only as a cookie (`owner`). destroy() removes the owner. The manager then ends the connection as the protocol
+// requires. Config::max_connections limits the memory. At the limit, the manager refuses further requests.
 #pragma once
 
 #include <deque>
@@ -41,7 +41,7 @@ struct Outgoing {
 };
 
 enum class State : uint8_t {
-    idle,  ///< ended; waits for destroy()
+    idle,  ///< the connection has ended; the owner must call destroy()
     req_sent,
     req_rcvd,
     rep_sent,
@@ -79,12 +79,12 @@ struct Event {
         connect_request,  ///< a REQ or SIDR_REQ arrived, stored in Connection::req or sidr_req; `owner` is the listener's owner
         reply,            ///< a REP arrived; the owner sets up its QP and calls ready(), or calls reject()
         established,      ///< the RTU arrived, or traffic_seen() reported a packet of the peer
-        rejected,         ///< a REJ arrived with `reason`, or a DREQ arrived before our RTU was sent
-        unreachable,      ///< REQ, REP or SIDR_REQ remained unanswered
-        disconnected,     ///< a DREQ, a DREP or a late REJ arrived, or a REQ of the peer's QP for a new connection
-        gone,             ///< the peer did not answer our DREQ; the connection has ended
-        timewait_exit,    ///< the QP numbers of the connection may be used again
-        sidr_reply,       ///< a SIDR_REP arrived; `reason` is its status
+        rejected,         ///< a REJ arrived with `reason`, or a DREQ arrived before the RTU was sent
+        unreachable,      ///< the peer did not answer a REQ, REP or SIDR_REQ
+        disconnected,     ///< a DREQ, a DREP or a late REJ arrived, or the peer's QP sent a REQ for a new connection
+        gone,             ///< the peer did not answer the DREQ; the connection has ended
+        timewait_exit,    ///< the connection's QP numbers may be used again
+        sidr_reply,       ///< a SIDR_REP arrived; `reason` is the status in the SIDR_REP
     };
     Kind kind = Kind::established;
     uint32_t connection = 0;
@@ -131,19 +131,19 @@ struct SidrSpec {
 
 struct Config {
     uint32_t first_id = 1;             ///< first communication ID; should differ between runs of rocid
-    uint32_t max_connections = 65536;  ///< limit of all connections together, in any state
-    uint8_t response_timeout = 20;     ///< the response time that we announce and also grant to a peer; 4.096 us * 2^n
+    uint32_t max_connections = 65536;  ///< limit of the number of connections in all states together
+    uint8_t response_timeout = 20;     ///< time to wait for the answer to a REQ or SIDR_REQ; 4.096 us * 2^n
     uint8_t max_retries = 15;
-    uint8_t mra_timeout = 24;  ///< service timeout in our MRAs; 4.096 us * 2^n
+    uint8_t mra_timeout = 24;  ///< service timeout in sent MRAs; 4.096 us * 2^n
 };
 
 class Manager {
 public:
     explicit Manager(const Config& config) : config_(config), next_id_(config.first_id) {}
 
-    // ---- Calls of owners. A result of type int is 0 or an errno: EINVAL if the state does not permit the call, ENOENT if there
-    // is no such connection
-    /// Adds a listener. Returns its number, never 0.
+    // ---- Calls of owners. A result of type int is 0 or an errno: EINVAL if the state does not permit the call, or ENOENT if the
+    // connection does not exist
+    /// Adds a listener. Returns the number of the listener, which is never 0.
     uint32_t listen(const Listener& listener);
     void unlisten(uint64_t service_id, uint32_t number);
     /// Sends a REQ. Returns the local communication ID, or 0 if there are too many connections.
@@ -152,8 +152,8 @@ public:
     int accept(uint32_t id, const AcceptSpec& spec, Nanos now);
     /// Sends the RTU. The owner calls ready() when the owner's QP can receive and send.
     int ready(uint32_t id, Nanos now);
-    /// Reports that the QP received a packet from the peer before the RTU arrived (IBA 12.9.6 COMM_EST). EISCONN: the connection
-    /// is established already.
+    /// Called if the QP has received a packet from the peer before the RTU arrived (IBA 12.9.6 COMM_EST). Establishes the
+    /// connection. Returns EISCONN if the connection is established already.
     int traffic_seen(uint32_t id, Nanos now);
     int reject(uint32_t id, Reason reason, std::span<const uint8_t> private_data, Nanos now);
     /// Sends a DREQ, or the DREP if the peer has sent a DREQ.
@@ -161,7 +161,8 @@ public:
     uint32_t resolve_service(const SidrSpec& spec, Nanos now);
     int answer_service(uint32_t id, SidrStatus status, uint32_t qpn, uint32_t qkey, std::span<const uint8_t> private_data,
                        Nanos now);
-    /// Removes the owner, so that the connection raises no more events. Notifies the peer if the state requires it.
+    /// Removes the owner, so that the connection raises no more events. If the state requires it, sends a REJ, DREQ, DREP or
+    /// SIDR_REP to the peer.
     void destroy(uint32_t id, Nanos now);
     void set_owner(uint32_t id, uint64_t owner);
     const Connection* find(uint32_t id) const;
@@ -181,7 +182,7 @@ public:
     size_t connections() const { return connections_.size(); }
 
 private:
-    /// Identifies a connection by a number of the peer. Communication IDs, SIDR request IDs and QP numbers are separate spaces.
+    /// Identifies a connection by a number of the peer: a communication ID, a SIDR request ID or a QP number (enum Space).
     struct PeerKey {
         Gid gid;
         uint32_t id = 0;

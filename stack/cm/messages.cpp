@@ -1,5 +1,5 @@
-// Handles messages by the state of their connection (IBA 12.9.7). All input comes from the network. If the IDs or the source GID
-// of a message do not match the connection that the message names, the message does not change the connection.
+// Handles received messages according to the state of the connection (IBA 12.9.7). All input comes from the network. A message
+// changes a connection only if the IDs and the source GID of the message match the connection.
 #include <algorithm>
 
 #include "cm/send.hpp"
@@ -38,8 +38,8 @@ void Manager::receive(const Incoming& in, Nanos now) {
     }
 }
 
-/// Returns the connection with our ID `id`. Returns nullptr if there is none, or if the sender's GID or ID does not match. The
-/// sender's ID is compared only if the manager knows this ID.
+/// Returns the connection with the local ID `id`. Returns nullptr if the connection does not exist, or if the sender's GID or ID
+/// does not match. Compares the sender's ID only if the manager has stored the peer's ID.
 Connection* Manager::named(uint32_t id, uint32_t remote_id, const Incoming& in) {
     Connection* c = get(id);
     const bool fits =
@@ -84,7 +84,7 @@ void Manager::on_req(const Incoming& in, uint64_t tid, Nanos now) {
         transmit(in.from, encode(tid, rej));
     };
     if (const auto it = peers_.find({in.from.remote, req.qpn, kQpn}); it != peers_.end()) {
-        // The peer uses its QP for a new connection, so the peer has given up the old connection (IBA 12.9.8.3.1).
+        // The peer uses the same QP for a new connection, so the old connection has ended for the peer (IBA 12.9.8.3.1).
         ++counters_.stale;
         Connection* old = get(it->second);
         refuse(Reason::stale_connection);
@@ -140,7 +140,7 @@ void Manager::on_mra(const Incoming& in, Nanos now) {
     const bool fits = (c->state == State::req_sent && mra.message == Answered::req) ||
                       (c->state == State::rep_sent && mra.message == Answered::rep && c->remote_id == mra.local_comm_id);
     if (!fits) return;
-    // The peer has received the message, so the manager repeats the message only after the time in the MRA.
+    // The peer has received the message. So the manager waits for the service timeout of the MRA before it repeats the message.
     const Nanos pause = response_time(std::min<uint8_t>(mra.service_timeout, 26)) + response_time(c->response_timeout);
     c->interval = response_time(c->response_timeout);
     c->give_up = std::max(c->give_up, now + pause + c->interval);
@@ -150,7 +150,7 @@ void Manager::on_mra(const Incoming& in, Nanos now) {
 void Manager::on_rej(const Incoming& in, Nanos now) {
     const Rej rej = decode<Rej>(in.mad);
     Connection* c = get(rej.remote_comm_id);
-    if (rej.remote_comm_id == 0) {  // the peer does not know our ID, so the connection is found by the peer's ID
+    if (rej.remote_comm_id == 0) {  // the peer has not received the local ID, so the peer's ID identifies the connection
         const auto it = peers_.find({in.from.remote, rej.local_comm_id, kCommId});
         c = it != peers_.end() ? get(it->second) : nullptr;
     }
@@ -167,7 +167,7 @@ void Manager::on_rej(const Incoming& in, Nanos now) {
             raise(*c, Event::Kind::rejected, uint16_t(rej.reason), rej.private_data);
             end(*c);
             break;
-        case State::established:  // the peer timed out before our RTU arrived
+        case State::established:  // the peer timed out before the RTU arrived
         case State::dreq_sent:
             raise(*c, Event::Kind::disconnected);
             enter_timewait(*c, now);
@@ -189,7 +189,7 @@ void Manager::on_rep(const Incoming& in, uint64_t tid, Nanos) {
         transmit(in.from, encode(tid, rej));
         return;
     }
-    if (c->state == State::established) {  // our RTU was lost
+    if (c->state == State::established) {  // the RTU was lost
         ++counters_.duplicates;
         ++counters_.repeated;
         transmit(c->peer, c->last);
@@ -227,7 +227,7 @@ void Manager::on_rtu(const Incoming& in, Nanos) {
 void Manager::on_dreq(const Incoming& in, uint64_t tid, Nanos now) {
     const Dreq dreq = decode<Dreq>(in.mad);
     Connection* c = named(dreq.remote_comm_id, dreq.local_comm_id, in);
-    if (c == nullptr || !c->paired) {  // the connection does not exist any more; a DREP ends the peer's wait (12.9.8.3.2)
+    if (c == nullptr || !c->paired) {  // the connection has ended; the peer still gets a DREP (12.9.8.3.2)
         Drep drep;
         drep.local_comm_id = dreq.remote_comm_id;
         drep.remote_comm_id = dreq.local_comm_id;
@@ -251,7 +251,7 @@ void Manager::on_dreq(const Incoming& in, uint64_t tid, Nanos now) {
             raise(*c, Event::Kind::rejected, uint16_t(Reason::consumer));
             end(*c);
             break;
-        case State::dreq_sent:  // both ends sent a DREQ, so each answers with a DREP
+        case State::dreq_sent:  // both ends sent a DREQ, so both ends send a DREP
             raise(*c, Event::Kind::disconnected);
             send_drep(*c);
             enter_timewait(*c, now);

@@ -1,11 +1,11 @@
-// Internal to the manager: sends a message of a connection.
+// Manager::send(), which manager.cpp, messages.cpp and datagram.cpp share.
 #pragma once
 
 #include "cm/manager.hpp"
 
 namespace roci::cm {
 
-/// Sends a message and stores it. The stored message is sent again after a timeout, or if the peer repeats its own message.
+/// Sends a message and stores a copy. The manager sends the copy again after a timeout, or if the peer repeats a message.
 template <class Message>
 void Manager::send(Connection& c, const Message& message) {
     c.last = encode(c.transaction, message);

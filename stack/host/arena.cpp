@@ -46,7 +46,7 @@ Outcome Arena::allocate(uint64_t length, ArenaBlock& out) {
     out.arena_ = this;
     out.base_ = chunks_[chunk].base + offset;
     out.where_ = {.chunk = chunk, .reserved = 0, .offset = offset, .length = wanted};
-    std::memset(out.base_, 0, wanted);  // the block may be freed memory of the same client, which can still write to it
+    std::memset(out.base_, 0, wanted);  // the block may contain old data of a freed block
     return done();
 }
 

@@ -16,7 +16,7 @@ namespace roci::host {
 
 class Arena;
 
-/// A block of the arena with one owner. The destructor frees the block.
+/// The owner of one block of an arena. The destructor frees the block.
 class ArenaBlock {
 public:
     ArenaBlock() = default;
@@ -38,17 +38,18 @@ private:
 class Arena {
 public:
     static constexpr uint64_t kFirstChunk = 256 * 1024;
-    /// Sizes of chunks double up to this value. A larger block gets a larger chunk.
+    /// Each new chunk is twice as long as the last one, but not longer than kLargestStep. A chunk for a longer block is as long
+    /// as the block.
     static constexpr uint64_t kLargestStep = uint64_t{64} << 20;
 
     Arena(Platform& platform, uint64_t max_bytes) : platform_(platform), max_bytes_(max_bytes) {}
     ~Arena();
     Arena(const Arena&) = delete;
 
-    /// Allocates a zeroed block of at least `length` bytes, aligned to a cache line. Fails with ENOMEM if the session's limit is
-    /// reached, or if the client must first add a chunk of Outcome::wanted_chunk bytes.
+    /// Allocates a zeroed block of at least `length` bytes, aligned to a cache line. Fails with ENOMEM if the block would exceed
+    /// the session's limit. Also fails with ENOMEM if the client must first add a chunk of Outcome::wanted_chunk bytes.
     Outcome allocate(uint64_t length, ArenaBlock& out);
-    /// Takes over a chunk of the client. Returns the number of the chunk.
+    /// Adds a mapped chunk to the arena and becomes its owner. Returns the index of the chunk.
     uint32_t add_chunk(const SharedMemory&);
     /// Checks the length of a chunk. ENOMEM: the chunk would exceed the session's limit. EINVAL: the length is not whole pages.
     Outcome check_chunk(uint64_t length) const;
@@ -74,7 +75,7 @@ private:
     uint64_t bytes_ = 0;
     std::vector<SharedMemory> chunks_;
     std::map<Stretch, uint64_t> free_by_place_;            // maps each free block to its length
-    std::set<std::pair<uint64_t, Stretch>> free_by_size_;  // free blocks by length, for best fit
+    std::set<std::pair<uint64_t, Stretch>> free_by_size_;  // free blocks sorted by length, for best fit
 };
 
 }  // namespace roci::host

@@ -1,4 +1,4 @@
-// A client's request while its handler runs.
+// The data of one client request, which the request's handler reads and writes.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace roci::host {
 
-/// Descriptors that came with a request. The destructor closes those that the handler has not taken.
+/// The descriptors of a request. The destructor closes the descriptors that the handler has not taken.
 class ReceivedFds {
 public:
     ReceivedFds(Platform& platform, std::span<const int> fds) : platform_(platform), fds_(fds.begin(), fds.end()) {}
@@ -44,7 +44,7 @@ struct Call {
     std::vector<int> keep_open;  ///< has one entry per entry of fds; 1: the descriptor stays open after sending
     bool close = false;
 
-    /// Returns the request's body. Pads the body with zeros if the client's struct is shorter than T.
+    /// Returns the request's body as a T. If the client's struct is shorter than T, pads the body with zeros.
     template <class T>
     T in() const {
         static_assert(std::is_trivially_copyable_v<T>);
@@ -52,7 +52,7 @@ struct Call {
         if (!request.empty()) std::memcpy(&value, request.data(), std::min(sizeof value, request.size()));
         return value;
     }
-    /// Returns the body after its first `fixed` bytes.
+    /// Returns the part of the request's body after the first `fixed` bytes.
     std::span<const std::byte> after(size_t fixed) const {
         return request.size() > fixed ? request.subspan(fixed) : std::span<const std::byte>{};
     }
@@ -63,7 +63,8 @@ struct Call {
         const auto* p = reinterpret_cast<const std::byte*>(&value);
         body.assign(p, p + length);
     }
-    /// Adds a descriptor to the reply. `keep`: the platform owns the descriptor, so it stays open after sending.
+    /// Adds a descriptor to the reply. If `keep` is true, the platform owns the descriptor. The descriptor then stays open after
+    /// sending.
     void give(int fd, bool keep) {
         fds.push_back(fd);
         keep_open.push_back(keep ? 1 : 0);
@@ -71,7 +72,7 @@ struct Call {
     const DeviceConfig& device() const { return state.devices[*session.device]; }
 };
 
-/// Looks up the object of a handle. Fails with ENOENT if there is none, as the kernel does.
+/// Looks up the object of a handle. Fails with ENOENT if the handle has no object, as the kernel's uverbs do.
 template <class T, class Pointer>
 Outcome look_up(const HandleTable<T, Pointer>& table, uint32_t handle, const char* kind, T*& out) {
     out = table.find(handle);

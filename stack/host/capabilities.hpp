@@ -1,4 +1,4 @@
-// The capabilities that rocid reports. rocid may report only what is implemented.
+// The capabilities that rocid reports. They contain only features that are implemented.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ struct Capabilities {
 
     uint64_t device_cap_flags = kCurrentStateMod | kPortActiveEvent | kSysImageGuid | kRcRnrNakGen | kSrqResize | kMemoryWindow |
                                 kUdIpChecksum | kXrc | kMemoryManagement | kWindowType2B;
-    // rocid does not map a region with on-demand paging. It reads and writes the region through the client's /proc/PID/mem, so
-    // the kernel loads each page at its first access.
+    // rocid does not map a region with on-demand paging. rocid reads and writes the region through the client's /proc/PID/mem, so
+    // the kernel loads each page at the first access.
     uint64_t odp_general = kOdp | kOdpImplicit;
     uint32_t odp_rc = kOdpSend | kOdpRecv | kOdpWrite | kOdpRead | kOdpAtomic | kOdpSrqRecv;
     uint32_t odp_uc = kOdpSend | kOdpRecv | kOdpWrite | kOdpSrqRecv;
@@ -39,7 +39,7 @@ struct Capabilities {
     uint32_t pkeys = 1;                           ///< RoCE has only the default P_Key (A16.4.2)
     uint32_t active_width = 1, active_speed = 8;  ///< 1X, 10 Gb/s
     uint32_t port_cap_flags = 1 << 16;            ///< IBV_PORT_CM_SUP
-    uint32_t comp_vectors = 4;                    ///< one event dispatcher per vector
+    uint32_t comp_vectors = 4;                    ///< one event dispatcher thread per completion vector
     uint32_t max_moderation_count = 65535, max_moderation_us = 65535;
     const char* firmware = "0.1.0";
 

@@ -18,8 +18,8 @@ namespace roci::host {
 enum class Resolver : uint8_t {
     none,    ///< the port is a loopback and has no neighbours
     own,     ///< rocid itself sends and answers ARP and neighbour discovery, and answers echo requests
-    kernel,  ///< the kernel's neighbour table of the interface behind the port provides the addresses
-    socket,  ///< no addresses are needed, because the port is a socket and the kernel builds all headers before the payload
+    kernel,  ///< rocid reads the kernel's neighbour table of the port's interface
+    socket,  ///< the port is a socket; the kernel finds the MAC addresses, because it builds the headers
 };
 struct DeviceAddress {
     Gid gid;
@@ -30,28 +30,28 @@ struct DeviceAddress {
 /// The configuration of a device. A device has one port.
 struct DeviceConfig {
     std::string name;    ///< such as "roci0"
-    std::string netdev;  ///< kernel interface behind the port, or ""
+    std::string netdev;  ///< the port's kernel interface, or ""
     MacAddress mac;
     std::vector<Gid> gids;
     uint32_t mtu_bytes = 4096;                  ///< largest path MTU, bytes
     bool active = true;                         ///< the link is up
-    std::string peer = {};                      ///< device of the same rocid at the other end, or ""
+    std::string peer = {};                      ///< device of the same rocid at the other end of the link, or ""
     std::map<Gid, MacAddress> neighbours = {};  ///< static entries of the configuration
     Resolver resolver = Resolver::none;
     std::vector<uint8_t> prefixes = {};  ///< by GID index; see DeviceAddress::prefix; missing entries are unknown
     std::vector<Gid> gateways = {};      ///< only for Resolver::own; at most one per address family
     uint16_t vlan = 0;                   ///< VLAN of all frames that the device sends and accepts; 0: untagged
-    uint8_t traffic_class = 0;           ///< traffic class of paths for which the program sets none
-    bool port_sums = false;              ///< the port fills in the checksums of IPv4 headers
+    uint8_t traffic_class = 0;           ///< traffic class of a path if the program sets no traffic class
+    bool port_sums = false;              ///< the port computes the checksums of IPv4 headers
     uint16_t udp_source = 0;             ///< UDP source port of all frames of the device; 0: one source port per flow
     cc::Policy congestion = cc::Policy::fixed_window;
 };
 
-uint32_t active_mtu(const DeviceConfig&);  ///< a value of enum ibv_mtu
+uint32_t active_mtu(const DeviceConfig&);  ///< returns a value of enum ibv_mtu
 uint32_t gid_table_length(const DeviceConfig&);
-/// Returns the GUID of the device with this MAC address, a modified EUI-64 as for other RoCE devices.
+/// Returns the GUID of the device with this MAC address. The GUID is a modified EUI-64, as for other RoCE devices.
 uint64_t guid_of(const MacAddress&);
-/// Returns true if the device has the GID. Returns false for the zero GID, which marks free entries of the table.
+/// Returns true if the device has the GID. Returns false for the zero GID, which marks free entries of the GID table.
 bool has_gid(const DeviceConfig&, const Gid&);
 /// Returns the index of the device that has the address, or nullopt.
 std::optional<uint32_t> device_of(std::span<const DeviceConfig>, const Gid&);

@@ -1,5 +1,6 @@
-// Stores a session's objects of one kind by handle. A handle is a small number, so that clients can use it as an index. The
-// generation of a slot increases with each object. A freed slot is not reused until kRest other slots have been freed.
+// Stores a session's objects of one kind by handle. A handle is a small number, so that clients can use handles as indices. The
+// generation of a slot increases when the slot's object is erased. A freed slot is not reused until kRest other slots have been
+// freed.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,7 @@ public:
         uint32_t handle, generation;
     };
 
-    /// Returns the place that the next put() will use. Some objects need their handle before they are created.
+    /// Returns the place that the next put() will use, because some objects contain their own handle.
     Place next() const {
         if (reuse()) return {free_.front(), slots_[free_.front()].generation};
         return {uint32_t(slots_.size()), 1};

@@ -1,4 +1,4 @@
-// Limits of rocid as a whole and of each user: the table of a user's limits, and the rules that change them.
+// Limits of each user, rules of the configuration that change these limits, and limits of rocid as a whole.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace roci::host {
 
-/// Limits of one user, for all sessions of the user together.
+/// Limits of one user. Each limit applies to all sessions of the user together.
 struct UserLimits {
     uint64_t sessions = 512;
     uint64_t qps = 32768, cqs = 32768, cq_entries = 1 << 24, srqs = 16384, pds = 32768, xrc_domains = 16384;
@@ -46,8 +46,8 @@ inline constexpr LimitName kUserLimits[] = {
     {"packets_per_second", &UserLimits::packets_per_second},
 };
 
-/// A rule that sets a limit of all users, of one user, or of a primary group. If several rules for a limit apply to a user, the
-/// last one is used.
+/// A rule that sets a limit of all users, of one user, or of the users with a primary group. If several rules for a limit apply
+/// to a user, the last rule takes effect.
 struct LimitRule {
     enum class Whom : uint8_t { everybody, user, group };
     Whom whom = Whom::everybody;
@@ -58,7 +58,7 @@ struct LimitRule {
 
 struct Limits {
     uint32_t max_sessions = 1024;
-    uint32_t max_qps = 65536;  ///< of all devices together
+    uint32_t max_qps = 65536;  ///< limit for all devices together
     uint32_t max_keys = 1 << 20;
     uint32_t max_ahs = 65536;
     uint32_t max_qp_wr = 32768;
@@ -66,7 +66,8 @@ struct Limits {
     uint32_t max_inline = 956;
     uint32_t max_cqe = 1 << 22;
     uint64_t max_arena_bytes = uint64_t{4} << 30;  ///< per session, bytes
-    // Limits of all users together. They keep rocid below vm.max_map_count and within the address space of a process.
+    // Limits of all users together. With these limits, rocid stays below vm.max_map_count and within the address space of a
+    // process.
     uint64_t max_mappings = 49152;
     uint64_t max_mapped_bytes = uint64_t{64} << 40;
     UserLimits user;

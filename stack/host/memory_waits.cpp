@@ -10,7 +10,8 @@ void MemoryWaits::free_later(Region region, std::shared_ptr<mem::RemoteProcess> 
     due_ = std::min(due_, Nanos{0});
 }
 
-/// A request that has to wait again keeps the current interval. A new request restarts with the shortest interval.
+/// If look() has just returned a request of the same session, the polling interval stays as it is. Otherwise the request is new,
+/// and the interval restarts at kFirst.
 void MemoryWaits::hold(Nanos now, MemoryWait request) {
     const uint32_t session = request.session;
     forget(session);

@@ -1,5 +1,6 @@
-// A worker is a thread that accesses memory of clients by address (mem/slow_memory.hpp). MemoryWaits keeps regions that a client
-// has released while a worker uses them, and client requests that wait until no worker uses the memory.
+// A worker is a thread that accesses memory of clients by address (mem/slow_memory.hpp). MemoryWaits stores regions that a client
+// has released but that a worker still uses. It also stores client requests that cannot complete before a worker has ended its
+// access.
 #pragma once
 
 #include <cstddef>
@@ -13,27 +14,28 @@
 
 namespace roci::host {
 
-/// A request to be run again. A session has at most one, because a client waits for the reply before its next request.
+/// A request to be run again. A session has at most one such request, because a client waits for the reply before it sends the
+/// next request.
 struct MemoryWait {
     uint32_t session = 0;
     std::vector<std::byte> packet;
 };
 
-/// Polls for the end of accesses, at growing intervals, because workers do not notify the conductor.
+/// Polls for the end of accesses, because workers do not notify the conductor. The polling interval doubles from kFirst to kLast.
 class MemoryWaits {
 public:
     using Region = Pool<mem::MemoryRegion>::Handle;
 
-    /// Takes over a region that engines cannot look up any more. When in_use() returns false, frees the region and then releases
-    /// `process`.
+    /// Takes over a region that engines cannot look up any more. Frees the region, and then releases `process`, when in_use() of
+    /// the region returns false.
     void free_later(Region region, std::shared_ptr<mem::RemoteProcess> process);
-    /// Stores a request that failed with Outcome::waits_for_memory until look() returns it.
+    /// Stores a request that failed with Outcome::waits_for_memory. The first look() after next_deadline() returns it.
     void hold(Nanos now, MemoryWait request);
     void forget(uint32_t session);
 
     Nanos next_deadline() const { return due_; }
-    /// Frees regions that are no longer used and returns all stored requests. The caller runs them again. Called when
-    /// next_deadline() has passed.
+    /// If next_deadline() has passed, frees the regions that are no longer used and returns all stored requests. The caller must
+    /// run the returned requests again.
     std::vector<MemoryWait> look(Nanos now);
 
 private:
@@ -48,7 +50,8 @@ private:
     Nanos due_ = kNever, pause_ = kFirst;
 };
 
-/// Returns true if a request for slow memory of the region is in progress or, for a window, any access through the window.
+/// Returns true if an access to slow memory of the region is in progress (mem/slow_memory.hpp). For a memory window, also returns
+/// true if any access through the window is in progress.
 inline bool in_use(const mem::MemoryRegion& region) {
     if (region.slow_pending.load(std::memory_order_acquire) != 0) return true;
     return region.is_window && region.users.load(std::memory_order_acquire) != 0;

@@ -1,4 +1,4 @@
-// Selects the newest of many items for reports of limited length. At most `most` items are kept.
+// Selects the newest of many items, for reports of limited length. Keeps at most `most` items.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ class Newest {
 public:
     explicit Newest(size_t most) : most_(most) { heap_.reserve(most); }
 
-    /// Offers an item with the time `at`. Of items with equal times, the one offered last is the newest.
+    /// Offers an item with the time `at`. If items have equal times, the item that was offered last is the newest.
     void offer(Nanos at, const What& what) {
         const Row row{at, offered_++, what};
         if (heap_.size() == most_) {
@@ -46,7 +46,7 @@ private:
     static bool newer(const Row& a, const Row& b) { return b.before(a); }
     size_t most_;
     uint64_t offered_ = 0;
-    std::vector<Row> heap_;  ///< the oldest in front
+    std::vector<Row> heap_;  ///< a heap whose front is the oldest item
 };
 
 }  // namespace roci::host

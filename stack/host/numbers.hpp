@@ -1,5 +1,5 @@
-// Allocates numbers. A freed number is not reused for some time, so that a delayed packet, a stale handle or a peer that still
-// has the old connection does not match a new object.
+// Allocates numbers of objects, such as QP numbers. A freed number is not reused for some time. So a delayed packet, a stale
+// handle or a peer that still has the old connection does not match a new object.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +14,8 @@ namespace roci::host {
 /// Allocates numbers in [first, end) from a bitmap.
 class NumberPool {
 public:
-    /// Largest number of freed numbers that are held back from reuse. A small pool holds back at most a quarter of its numbers.
-    /// If all free numbers are held back, the pool reuses the one that was freed first.
+    /// The pool holds back at most this many freed numbers from reuse. A small pool holds back at most a quarter of its numbers.
+    /// If all free numbers are held back, the pool reuses the number that was freed first.
     static constexpr uint32_t kMostResting = 1024;
 
     NumberPool(uint32_t first, uint32_t end) : first_(first), end_(end), cursor_(first), words_((size_t(end) + 63) / 64, 0) {
@@ -23,9 +23,9 @@ public:
             if (n < first_ || n >= end_) words_[n / 64] |= uint64_t{1} << (n % 64);  // out of range: never free
     }
 
-    /// Returns a free number, or nullopt if all are in use. Clients cannot predict the number, because they do not know `random`.
-    /// The pool chooses a block of kBlock numbers at random and allocates all its numbers in random order before it chooses
-    /// another block, because the entries of a block share a cache line in the tables that engines read.
+    /// Returns a free number, or nullopt if all numbers are in use. Clients cannot predict the number, because they do not know
+    /// `random`. The pool chooses a block of kBlock numbers at random. It allocates all free numbers of the block in random order
+    /// before it chooses another block, because the entries of a block share a cache line in the tables that engines read.
     std::optional<uint32_t> allocate(uint64_t random) {
         if (!has_free()) return std::nullopt;
         if (free_of_block() == 0) {
@@ -40,7 +40,7 @@ public:
         ++in_use_;
         return n;
     }
-    /// Returns the next free number after the last allocated one, or nullopt if all are in use.
+    /// Returns the next free number after the last allocated number, or nullopt if all numbers are in use.
     std::optional<uint32_t> allocate() {
         if (!has_free()) return std::nullopt;
         std::optional<uint32_t> n = search(cursor_, end_);
@@ -61,8 +61,8 @@ public:
 
 private:
     static constexpr uint32_t kBlock = 8;
-    /// Returns true if a number can be allocated. If all free numbers are held back, makes the one that was freed first
-    /// available.
+    /// Returns true if a number can be allocated. If all free numbers are held back, first releases the number that was freed
+    /// first.
     bool has_free() {
         if (capacity() == in_use_) return false;
         if (capacity() == in_use_ + resting_.size()) end_rest();
@@ -89,7 +89,7 @@ private:
 
     uint32_t first_, end_, cursor_;
     uint32_t in_use_ = 0;
-    uint32_t block_ = 0;            ///< block from which random numbers are taken
+    uint32_t block_ = 0;            ///< block from which allocate(random) takes numbers
     std::deque<uint32_t> resting_;  ///< freed numbers that are held back, the oldest first
     std::vector<uint64_t> words_;
 };

@@ -1,5 +1,5 @@
-// The objects of a session. Each user of an object that must not be destroyed while in use has a Use of the object, so that the
-// conductor can refuse to destroy the object.
+// The objects of a session. If an object refers to another object, it has a Use of that object. The conductor refuses to destroy
+// an object whose use count is not 0.
 #pragma once
 
 #include <atomic>
@@ -47,13 +47,13 @@ struct Pd {
     std::atomic<uint32_t> uses{0};
 };
 
-/// Totals of a session's mapped memory. The totals include regions that were removed but that an MR still uses.
+/// Totals of a session's mapped memory. The totals include regions that the client has removed but that an MR still uses.
 struct Mapped {
     uint64_t regions = 0;
     uint64_t bytes = 0;
 };
 
-/// Memory of a client that rocid has mapped. The handle of the region and the MRs in the region share the ownership.
+/// Memory of a client that rocid has mapped. The region's handle and the MRs in the region share the ownership of the region.
 class Region {
 public:
     Region(Platform& platform, Mapped& total, std::unique_ptr<mem::MappedRegion> memory)
@@ -112,9 +112,9 @@ struct XrcDomain {
     Platform& platform;
     uint32_t number = 0;  ///< unique among all XRC domains of rocid, never 0
     uint32_t engine = 0;
-    int file = -1;                                  ///< kept open, so that no other file gets its inode number
-    std::map<uint32_t, std::weak_ptr<Qp>> targets;  ///< by QPN; some of the QPs may have been destroyed
-    size_t sweep_at = 16;                           ///< number of targets at which destroyed ones are removed from the map
+    int file = -1;                                  ///< stays open, so that no other file gets the same inode number
+    std::map<uint32_t, std::weak_ptr<Qp>> targets;  ///< by QPN; may contain entries of destroyed QPs
+    size_t sweep_at = 16;                           ///< size of `targets` at which entries of destroyed QPs are removed
 };
 /// A session's handle of an XRC domain.
 struct Xrcd {
@@ -134,7 +134,7 @@ struct Cq {
     Use channel;
 };
 
-/// The doorbell slot of a tag matching SRQ. The destructor frees the slot.
+/// Owns the doorbell slot of a tag matching SRQ. The destructor frees the slot.
 class TagSlot {
 public:
     TagSlot() = default;
@@ -159,7 +159,7 @@ struct Srq {
     const qp::SrqSpec& spec() const { return qp::spec_of(*engine_side); }
     const rings::RqView& queue() const { return qp::queue_of(*engine_side); }
     ArenaBlock memory;
-    ArenaBlock tags;  ///< tag matching: memory of the ring of operations
+    ArenaBlock tags;  ///< memory of the ring of tag matching operations; empty for other SRQs
     TagSlot tag_slot;
     Use pd, xrcd, cq;
     std::atomic<uint32_t> uses{0};
@@ -171,8 +171,8 @@ struct Holder {
     Use xrcd;
 };
 
-/// Identifies the peer QP of a connected QP. A responder identifies the requester by this key only, so QPs of different users
-/// must not have the same peer QP.
+/// Identifies the peer QP of a connected QP. A responder identifies the requester by this key only. Therefore QPs of different
+/// users must not have the same peer QP.
 struct PeerKey {
     uint32_t port = 0;  ///< index of the device
     Gid gid;
@@ -185,7 +185,7 @@ struct PeerUse {
 };
 using PeerTable = std::map<PeerKey, PeerUse>;
 
-/// Reserves a peer for a user as long as the claim exists.
+/// Reserves a peer QP for one user as long as the claim exists.
 class PeerClaim {
 public:
     PeerClaim() = default;
@@ -219,14 +219,14 @@ private:
 struct Qp {
     qp::Pool::Handle engine_side;
     const qp::Spec& spec() const { return qp::spec_of(*engine_side); }
-    abi::QpAttr attr{};  ///< attributes that modify_qp has set, without qp_state, which only the engine knows
+    abi::QpAttr attr{};  ///< attributes that modify_qp has set, except qp_state, which is in the engine
     ArenaBlock sq, rq;
     Use pd, send_cq, recv_cq, srq;
-    std::vector<Holder> holders;  ///< XRC target: its handles in all sessions, oldest first
-    std::vector<Gid> groups;      ///< multicast groups that the QP is attached to
-    PeerClaim peer;               ///< the claim of a connected QP
-    std::string refused;          ///< text of the refusal of the last modify_qp; empty if modify_qp succeeded
-    StateSteps steps;             ///< for `roci why`
+    std::vector<Holder> holders;  ///< for an XRC target: its handles in all sessions, the oldest first
+    std::vector<Gid> groups;      ///< multicast groups to which the QP is attached
+    PeerClaim peer;               ///< reserves the peer QP of a connected QP
+    std::string refused;          ///< error text of the last modify_qp; empty if it succeeded
+    StateSteps steps;             ///< the last states, for `roci why`
 };
 
 struct Ah {

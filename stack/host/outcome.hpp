@@ -1,4 +1,4 @@
-// The result of a handler: an errno, and one line of text for the program's author.
+// The result of a handler: an errno, and one line of text with the reason for the program's author.
 #pragma once
 
 #include <cerrno>
@@ -15,10 +15,10 @@ namespace roci::host {
 struct [[nodiscard]] Outcome {
     int error = 0;                                 ///< 0 or a positive errno
     std::string reason;                            ///< cause and remedy
-    std::optional<neighbour::Key> waits_for = {};  ///< if set: run the request again when this neighbour is resolved
-    /// If set: run the request again when no worker uses the client's memory any more (memory_waits.hpp).
+    std::optional<neighbour::Key> waits_for = {};  ///< if set, the request is run again after this neighbour's resolution
+    /// If true, the request is run again until no worker uses the client's memory any more (memory_waits.hpp).
     bool waits_for_memory = false;
-    uint64_t wanted_chunk = 0;  ///< bytes of a chunk that the client must add first (arena.hpp); 0: none
+    uint64_t wanted_chunk = 0;  ///< length in bytes of a chunk that the client must add first (arena.hpp); 0: no chunk
     bool failed() const { return error != 0; }
 };
 

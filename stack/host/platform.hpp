@@ -1,5 +1,5 @@
-// The conductor's interface to the operating system: shared memory, pipes, eventfds, the kernel's routes, captures and random
-// numbers. rocid implements the interface with system calls, the simulator with plain memory.
+// The conductor's interface to the operating system, for example to shared memory, pipes, routes and captures. rocid implements
+// the interface with system calls. The simulator implements it with plain memory.
 #pragma once
 
 #include <cerrno>
@@ -15,7 +15,7 @@
 
 namespace roci::host {
 
-/// Shared memory: rocid's mapping and the descriptor for the client (-1 if there is none).
+/// Shared memory: rocid's mapping, and the descriptor that the client gets (-1: no descriptor).
 struct SharedMemory {
     std::byte* base = nullptr;
     uint64_t length = 0;
@@ -41,26 +41,27 @@ struct CaptureCounts {
 class Platform {
 public:
     virtual ~Platform() = default;
-    /// Returns a random number. In rocid, clients and peers cannot predict it. In the simulator, it comes from a seeded sequence.
+    /// Returns a random number. In rocid, clients and peers cannot predict the number. In the simulator, the number comes from a
+    /// seeded sequence.
     virtual uint64_t random() = 0;
     /// Allocates zeroed shared memory. On failure, the result has base == nullptr, and `why` is set to the reason.
     virtual SharedMemory make_memory(uint64_t length, std::string& why) = 0;
     virtual void free_memory(const SharedMemory&) = 0;
     /// Returns true if a client has removed pages of the memory. rocid has then replaced the mapping by private zero pages.
     virtual bool is_lost(const SharedMemory&) const { return false; }
-    /// Maps memory of a client for queues, and ensures that the client cannot remove pages. On refusal, the result has
-    /// base == nullptr, and `why` is set to the reason. Takes over the descriptor in any case.
+    /// Maps a client's file as memory for queues. Ensures that the client cannot remove pages from the file. On failure, the
+    /// result has base == nullptr, and `why` is set to the reason. Takes over the descriptor, also on failure.
     virtual SharedMemory map_chunk(int fd, uint64_t length, std::string& why) = 0;
-    /// Returns true if rocid may allocate another `bytes` within the limit of its control group. Otherwise sets `why` to the
-    /// reason.
+    /// Returns true if rocid may allocate another `bytes` bytes within the memory limit of its control group. Otherwise sets
+    /// `why` to the reason.
     virtual bool has_memory(uint64_t bytes, std::string& why) {
         (void)bytes, (void)why;
         return true;
     }
     /// Returns values of enum OpenDeviceFlags for the client.
     virtual uint32_t client_flags() { return 0; }
-    /// Maps the first `length` bytes of a client's file. On refusal, returns nullptr and sets `why` to the reason. Takes over the
-    /// descriptor in any case.
+    /// Maps the first `length` bytes of a client's file. On failure, returns nullptr and sets `why` to the reason. Takes over the
+    /// descriptor, also on failure.
     virtual std::unique_ptr<mem::MappedRegion> map_region(int fd, uint64_t length, bool writable, std::string& why) = 0;
     virtual void unmap_region(mem::MappedRegion&) = 0;
     /// Closes a client's descriptor. The default implementation calls map_region() with length 0, which takes over any descriptor
@@ -74,22 +75,24 @@ public:
         out = {0, uint64_t(uint32_t(fd))};
         return fd >= 0;
     }
-    /// Returns access by virtual address to the memory of process `pid`, or nullptr if rocid may not access this memory.
+    /// Returns an object that accesses the memory of process `pid` by virtual address. Returns nullptr if rocid may not access
+    /// this memory.
     virtual std::unique_ptr<mem::RemoteProcess> remote_process(int pid) = 0;
-    /// Returns access by virtual address to the client's memory, through the client's descriptor of its /proc/self/mem. Returns
-    /// nullptr if rocid cannot use the descriptor. Takes over the descriptor.
+    /// Returns an object that accesses the client's memory by virtual address. `fd` is the client's descriptor of its
+    /// /proc/self/mem. Returns nullptr if rocid cannot use the descriptor. Takes over the descriptor, also on failure.
     virtual std::unique_ptr<mem::RemoteProcess> process_memory(int fd) {
         close_fd(fd);
         return nullptr;
     }
-    /// Creates a pipe for completion events (channel != kNoHandle) or async events. Registers the write end with the event thread
-    /// under (session, channel). Returns the read end for the client, or -1 (simulator, or out of descriptors).
+    /// Creates a pipe for the completion events of a channel, or for async events if `channel` is kNoHandle. Registers the write
+    /// end with the event thread under (session, channel). Returns the read end for the client. Returns -1 in the simulator, and
+    /// if rocid has no free descriptor.
     virtual int make_event_pipe(uint32_t session, uint32_t channel) = 0;
     virtual void close_event_pipe(uint32_t session, uint32_t channel) = 0;
-    /// Writes an async event of the conductor (port and device events) to the session's pipe.
+    /// Writes an async event that the conductor creates, such as a port event, to the session's pipe.
     virtual void send_async(uint32_t session, const abi::AsyncEventRecord& record) = 0;
-    /// Tells the client that rocid has queued an rdma_cm event for the channel: writes a record to the pipe of (session,
-    /// channel). The event itself stays in rocid. Each record has another `number`.
+    /// Signals to the client that rocid has queued an rdma_cm event for the channel: writes a record to the pipe of (session,
+    /// channel). The event itself stays in rocid. Each record has a different `number`.
     virtual void signal_channel(uint32_t session, uint32_t channel, uint32_t number) {
         (void)session, (void)channel, (void)number;
     }
@@ -104,8 +107,8 @@ public:
     virtual int device_page_fd() { return -1; }
     /// Writes the state of a device's port into the device page.
     virtual void publish_device(uint32_t device, const abi::DeviceSnapshot& now) { (void)device, (void)now; }
-    /// For Resolver::kernel: looks up the kernel's route to `dest`. If the next hop is a gateway, sets `next` to it. Returns 0 or
-    /// ENETUNREACH.
+    /// For Resolver::kernel: looks up the kernel's route to `dest`. If the next hop is a gateway, sets `next` to the gateway's
+    /// address. Returns 0 or ENETUNREACH.
     virtual int route(uint32_t device, const Gid& source, const Gid& dest, Gid& next) {
         (void)device, (void)source, (void)dest, (void)next;
         return 0;
@@ -113,13 +116,13 @@ public:
     /// For Resolver::kernel: requests the MAC address of `address`. The result arrives by Conductor::neighbour_heard() or
     /// neighbour_gone(), immediately or later.
     virtual void solicit(uint32_t device, const Gid& address) { (void)device, (void)address; }
-    /// Called when the first QP of the device joins a multicast group, and when the last one leaves. Some ports must subscribe to
-    /// the group at their network. Returns 0, or an errno if the port cannot receive the group.
+    /// Called when the first QP of the device joins a multicast group, and when the last QP leaves the group. Some ports must
+    /// subscribe to the group at their network. Returns 0, or an errno if the port cannot receive the group's frames.
     virtual int follow_group(uint32_t device, const Gid& group, bool joined) {
         (void)device, (void)group, (void)joined;
         return 0;
     }
-    /// Returns JSON text about rocid's ports and lcores for `roci status`. The conductor adds it under "host".
+    /// Returns JSON text about rocid's ports and lcores for `roci status`. The conductor adds this text under the key "host".
     virtual std::string host_status_json() = 0;
     /// Returns the user ID of rocid.
     virtual uint32_t uid() const { return 0; }
@@ -130,8 +133,8 @@ public:
         why = "there is nothing to capture here";
         return -ENOTSUP;
     }
-    /// Ends the capture of a session, if there is one. Frames captured so far are still written to the pipe. No engine uses the
-    /// capture afterwards.
+    /// Ends the capture of a session, if the session has one. Frames captured so far are still written to the pipe. After the
+    /// call, no engine uses the capture.
     virtual CaptureCounts stop_capture(uint32_t session) {
         (void)session;
         return {};

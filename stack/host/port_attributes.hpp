@@ -1,4 +1,4 @@
-// What queries report about the port of a device.
+// The attributes and GIDs of a device's port that clients query.
 #pragma once
 
 #include "abi/device_page.hpp"
@@ -7,9 +7,10 @@
 namespace roci::host {
 
 abi::PortAttr port_attributes(const State&, const DeviceConfig&);
-/// Returns the table without its empty entries.
+/// Returns the GID table without its empty entries.
 abi::QueryGidTableReply gid_table(const DeviceConfig&);
-/// Makes the current addresses and link state of the device visible to clients. Called before programs get an event about them.
+/// Writes the current addresses and link state of the device into the device page, which clients map. Called before programs get
+/// an event about the change.
 void publish_to_clients(State&, uint32_t device);
 
 }  // namespace roci::host

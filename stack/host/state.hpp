@@ -1,4 +1,4 @@
-// Internal to the conductor: tables that cover all sessions.
+// The conductor's internal state: the sessions, and the tables that all sessions share.
 #pragma once
 
 #include <array>
@@ -56,13 +56,13 @@ struct Conductor::State {
     NumberPool qpns, keys, ahs, srqns;
     std::unordered_set<uint32_t> pd_numbers;
     uint32_t last_pd = 0;
-    /// XRC domains with a file, by device and file. The entries of destroyed domains are removed when the next domain with a file
-    /// is created.
+    /// XRC domains with a file, by device and file. Entries of destroyed domains remain until the next domain with a file is
+    /// created.
     std::map<std::pair<uint32_t, FileIdentity>, std::weak_ptr<XrcDomain>> xrc_files;
     uint32_t last_xrcd = 0;
     Archive gone;
     std::unique_ptr<io::MulticastTable> multicast;  ///< the table that the engines use
-    std::vector<uint8_t> key_variant;               ///< variant of the last key, by key index
+    std::vector<uint8_t> key_variant;               ///< low 8 bits of the last key, by key index
     std::vector<uint32_t> engine_load;              ///< number of QPs and SRQs per engine
     uint32_t next_engine = 0;
     std::vector<std::unique_ptr<io::PortAddresses>> addresses;
@@ -71,23 +71,24 @@ struct Conductor::State {
     std::unique_ptr<rdma_cm::CmService> cm;
     std::unique_ptr<paths::Neighbours> neighbours;
     std::deque<HeldReply> replies;
-    std::map<uint32_t, std::array<uint64_t, kMostResources>> refused;  ///< refusals by user and resource (quotas.cpp)
-    std::map<uint32_t, TokenBucket> rates;                             ///< control operations by user
-    std::map<uint32_t, qp::UserRate> user_rates;                       ///< users with limits of what they send
-    size_t users_to_sweep = 0;  ///< forget_idle_users() does nothing while a table of users has no more entries
+    std::map<uint32_t, std::array<uint64_t, kMostResources>> refused;  ///< refused requests by user and resource (quotas.cpp)
+    std::map<uint32_t, TokenBucket> rates;                             ///< rates of control operations, by user
+    std::map<uint32_t, qp::UserRate> user_rates;                       ///< sending rates of users with such a limit
+    size_t users_to_sweep = 0;  ///< forget_idle_users() does nothing until a table of users has more entries than this
     PeerTable peers;            ///< claimed peers of connected QPs
 
     uint32_t new_pd_number();
-    /// Returns a key with the next variant of a key index. The variants of an index start at a random value and are used in a
-    /// cycle, so that a stale key does not become valid again soon.
+    /// Returns a new key for a key index. The low 8 bits of a key are its variant. The first variant of an index is random, and
+    /// each new key has the next variant. So a stale key does not become valid again soon.
     Key new_key(uint32_t index) { return {index << 8 | ++key_variant[index]}; }
     /// Returns true for root and the user of rocid.
     bool privileged(const Client& who) const { return who.uid == 0 || who.uid == platform.uid(); }
-    /// Returns the engine with the fewest QPs and SRQs. Engines with equal numbers are used in turn.
+    /// Returns the engine with the fewest QPs and SRQs. Selects engines with equal numbers in turn.
     uint32_t pick_engine();
-    /// Waits until no engine uses an entry that was cleared from the shared tables before the call.
+    /// Waits until no engine uses an entry that was removed from the shared tables before the call.
     void fence_all();
-    /// Executes one operation on an engine. Returns the operation's error, or 0. Other results are in `operation`.
+    /// Executes one operation on an engine and waits for its end. Returns the operation's error, or 0. `operation` contains the
+    /// other results.
     template <class Operation>
     int execute(uint32_t engine, Operation&& operation) {
         engines.execute(engine, operation);
@@ -98,7 +99,7 @@ struct Conductor::State {
         const auto it = sessions.find(session);
         return it == sessions.end() ? nullptr : it->second.get();
     }
-    /// Returns false in the simulator, where descriptors are -1.
+    /// Returns false in the simulator, in which all descriptors are -1.
     bool real_descriptors() const { return platform.engine_page_fd() >= 0; }
 };
 using State = Conductor::State;

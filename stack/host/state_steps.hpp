@@ -1,6 +1,5 @@
-// The last states that a program has taken a QP to. The conductor keeps them, because it executes ibv_modify_qp. The engine's
-// journal (qp/journal.hpp) begins only at the first unusual event, so that QPs without unusual events need no memory for a
-// journal.
+// The last states that a program has set by ibv_modify_qp for one QP, for `roci why`. The conductor stores these states, because
+// the engine's journal of a QP (qp/journal.hpp) begins only at the first unusual event.
 #pragma once
 
 #include <array>
@@ -19,20 +18,20 @@ public:
     };
     static constexpr uint32_t kMost = 8;
 
-    /// Adds a step. `at` is a time of the engine's clock, as in the journal. A step to the same state is not stored.
+    /// Adds a step. `at` is a time of the engine's clock, as in the journal. Ignores a step to the state of the last step.
     void add(Nanos at, qp::State to) {
         if (written_ != 0 && to_[(written_ - 1) % kMost] == to) return;
         at_[written_ % kMost] = at;
         to_[written_ % kMost] = to;
-        if (++written_ == 2 * kMost) written_ = kMost;  // keeps the number from wrapping around
+        if (++written_ == 2 * kMost) written_ = kMost;  // prevents an overflow; the next slot stays the same
     }
     uint32_t count() const { return written_ < kMost ? written_ : kMost; }
-    /// Returns a step. Step 0 is the oldest one that is still stored.
+    /// Returns a step by index. Step 0 is the oldest stored step.
     Step at(uint32_t i) const {
         const uint32_t slot = (written_ - count() + i) % kMost;
         return {at_[slot], to_[slot]};
     }
-    /// Returns the state after the last step.
+    /// Returns the state of the last step, or RESET if there is no step.
     qp::State last() const { return written_ != 0 ? to_[(written_ - 1) % kMost] : qp::State::reset; }
 
 private:

@@ -9,7 +9,7 @@ void Cache::ask(const Key& key, Entry& e, Nanos now) {
     ++asked_;
     e.due = now + config_.between_tries;
     next_due_ = std::min(next_due_, e.due);
-    // The last try of a check is a broadcast, because another host may have the address now.
+    // The last solicitation of a check is a broadcast, because another host may have the address now.
     const bool one = e.state == State::checking && e.tries < config_.tries;
     questions_.push_back({key, one ? e.mac : MacAddress{}});
 }
@@ -21,7 +21,8 @@ void Cache::settle(const Key& key, Entry& e, State state, Nanos due) {
     e.tries = 0;
 }
 
-/// Creates an entry. If the cache is full, evicts another entry, or returns nullptr if requests wait for all entries.
+/// Creates an entry. If the cache is full, evicts another entry. Returns nullptr if the cache is full and requests wait for all
+/// entries.
 Cache::Entry* Cache::make(const Key& key, Nanos now) {
     if (entries_.size() >= config_.entries) {
         auto least = entries_.end();

@@ -1,10 +1,10 @@
-// The neighbour cache stores the MAC addresses of IP addresses on the link. It resolves addresses by solicitations and verifies
-// old entries. The cache does no I/O: it returns solicitations as data, and the caller either sends them as frames or queries the
-// kernel's neighbour table.
+// The neighbour cache stores the MAC addresses of IP addresses on the link. The cache resolves addresses by solicitations and
+// verifies old entries. The cache does no I/O: next_question() returns the solicitations. The caller sends each solicitation as a
+// frame or queries the kernel's neighbour table.
 //
-// The number of entries and the number of tries per resolution are limited. Entries without a MAC address are evicted first, then
-// the least recently used entry. Lookups create entries. A received frame creates an entry only if heard() is called with
-// `worth_an_entry`.
+// The number of entries and the number of solicitations per resolution are limited. A full cache first evicts entries without a
+// MAC address, the least recently used entry first, and then the least recently used entry. find() creates entries. A received
+// frame creates an entry only if the caller of heard() sets `worth_an_entry`.
 #pragma once
 
 #include <compare>
@@ -28,7 +28,8 @@ struct Lookup {
     MacAddress mac;
 };
 
-/// A solicitation for the address `about`, to be sent to `mac`, or by broadcast (IPv6: multicast) if `mac` is zero.
+/// A solicitation for the address `about`. The caller sends the solicitation to `mac`. If `mac` is zero, the caller sends the
+/// solicitation to the broadcast address (IPv4) or to a multicast group (IPv6).
 struct Question {
     Key about;
     MacAddress mac;
@@ -57,22 +58,22 @@ public:
         const auto it = configured_.find(key);
         return it == configured_.end() ? std::nullopt : std::optional(it->second);
     }
-    /// Returns the known MAC address, whatever its age. Does not start a resolution.
+    /// Returns the stored MAC address, however old the entry is. Does not start a resolution.
     std::optional<MacAddress> recall(const Key& key) const {
         const auto it = entries_.find(key);
         const bool known = it != entries_.end() && (it->second.state == State::known || it->second.state == State::checking);
         return known ? std::optional(it->second.mac) : std::nullopt;
     }
-    /// Returns the MAC address if it is known, otherwise Answer::pending. Starts a resolution if the address is unknown or no
-    /// longer fresh. Returns Answer::failed if the last resolution failed less than `failure_counts` ago, or if the cache is
-    /// full.
+    /// Returns Answer::known and the MAC address if the cache contains the MAC address. Returns Answer::failed if the last
+    /// resolution failed less than `failure_counts` ago, or if the cache is full. Otherwise returns Answer::pending. Starts a
+    /// resolution if the address is unknown or no longer fresh.
     Lookup find(const Key& key, Nanos now);
-    /// Records the MAC address of a neighbour. If there is no entry, creates one only if `worth_an_entry` is set. If a different
-    /// MAC address is known, replaces it only if `override_link` is set.
+    /// Records the MAC address of a neighbour. If the neighbour has no entry, creates an entry only if `worth_an_entry` is set.
+    /// If the entry contains a different MAC address, replaces that address only if `override_link` is set.
     void heard(const Key& key, const MacAddress& mac, Nanos now, bool worth_an_entry, bool override_link = true);
-    /// Records the kernel's report that the neighbour does not exist.
+    /// Sets the state of the neighbour's entry to failed, because the kernel has removed the neighbour.
     void gone(const Key& key, Nanos now);
-    /// Permits the eviction of an entry, because no request waits for its resolution any more.
+    /// Permits the eviction of an entry. Called when no request waits for the entry's resolution any more.
     void abandon(const Key& key);
     void forget_port(uint32_t port);
 
@@ -89,7 +90,7 @@ private:
         State state = State::asking;
         MacAddress mac;
         uint32_t tries = 0;
-        Nanos due = 0;  ///< time of the next try; known: end of freshness; failed: time from which a lookup may try again
+        Nanos due = 0;  ///< time of the next try; if known, end of freshness; if failed, end of failure_counts
         Nanos used = 0;
         bool waited_for = true;  ///< a request may wait for the resolution; false after abandon()
 
@@ -109,7 +110,7 @@ private:
     std::map<Key, Entry> entries_;
     std::deque<Question> questions_;
     std::deque<Settled> settled_;
-    Nanos next_due_ = kNever;  ///< no entry needs advance() before this time
+    Nanos next_due_ = kNever;  ///< advance() does nothing before this time
     uint64_t asked_ = 0;
 };
 

@@ -22,7 +22,7 @@ constexpr uint8_t kEcho4 = 8, kEchoReply4 = 0, kEcho6 = 128, kEchoReply6 = 129, 
 constexpr uint8_t kSourceLink = 1, kTargetLink = 2;             // option types of neighbour discovery
 constexpr uint8_t kSolicitedFlag = 0x40, kOverrideFlag = 0x20;  // flags of an advertisement
 constexpr uint32_t kEchoHeader = 8, kNdLength = 24, kLinkOption = 8;
-constexpr uint8_t kNdHopLimit = 255;  // shows that the sender is on the link (RFC 4861 7.1.1)
+constexpr uint8_t kNdHopLimit = 255;  // no router has forwarded the message, so the sender is on the link (RFC 4861 7.1.1)
 constexpr uint8_t kHopLimit = 64;
 
 MacAddress mac_at(const uint8_t* p) {
@@ -92,8 +92,8 @@ Message parse_icmp(const uint8_t* frame, uint32_t length, Message m) {
     return m;
 }
 
-/// Copies the MAC address in the option of type `type` to `link`. Does not change `link` if there is no such option. Returns
-/// false if the options are malformed or contain a group address; the message must then be dropped.
+/// Copies the MAC address in the option of type `type` to `link`. If the option is missing, does not change `link`. Returns false
+/// if an option is malformed, or if `link` is a group address. The caller must then drop the message.
 bool find_link(const uint8_t* p, uint32_t length, uint8_t type, MacAddress& link) {
     while (length != 0) {
         const uint32_t size = length < 2 ? 0 : uint32_t(p[1]) * 8;
@@ -120,7 +120,7 @@ Message parse_discovery(const uint8_t* ip, uint32_t length, Message m) {
     if (is_multicast(to) && (nd[4] & kSolicitedFlag) != 0) return {};
     m.unsolicited = (nd[4] & kSolicitedFlag) == 0;
     m.override_link = (nd[4] & kOverrideFlag) != 0;
-    if (m.link.is_zero()) m.link = m.from;  // the option may be missing in the answer to a unicast solicitation
+    if (m.link.is_zero()) m.link = m.from;  // an answer to a unicast solicitation need not contain the option
     return m;
 }
 
@@ -243,7 +243,7 @@ void make_answer(Frame& f, const MacAddress& own, const Message& asked) {
         const Gid sender = asked.sender.is_zero() ? Gid{} : asked.sender;
         return put_arp(f, kArpReply, {own, asked.target}, {asked.link, sender}, asked.link);
     }
-    const bool probe = asked.sender.is_zero();  // duplicate address detection: the answer goes to all hosts
+    const bool probe = asked.sender.is_zero();  // duplicate address detection: the answer is sent to all hosts
     put_discovery(f,
                   {kAdvertise, uint8_t(kOverrideFlag | (probe ? 0 : kSolicitedFlag)), kTargetLink, own,
                    probe ? multicast_mac(kAllNodes) : asked.from, asked.target, probe ? kAllNodes : asked.sender, asked.target});

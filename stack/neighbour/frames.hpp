@@ -9,7 +9,7 @@
 
 namespace roci::neighbour {
 
-/// Length of the longest frame that is parsed. rocid answers echo requests up to the length of the longest RoCE frame.
+/// Length of the longest frame that parse() accepts. rocid answers echo requests up to the length of the longest RoCE frame.
 inline constexpr uint32_t kMaxFrame = 4240;
 
 enum class Kind : uint8_t {
@@ -22,12 +22,12 @@ enum class Kind : uint8_t {
 struct Message {
     Kind kind = Kind::nothing;
     MacAddress from;  ///< Ethernet source
-    MacAddress link;  ///< MAC address in the message; zero if there is none
-    Gid sender;       ///< zero for duplicate address detection, because the sender has no address yet
+    MacAddress link;  ///< MAC address in the message; zero if the message contains no MAC address
+    Gid sender;       ///< IP address of the sender; zero in duplicate address detection
     Gid target;       ///< the solicited or advertised address
     bool unsolicited = false, override_link = true;
-    uint32_t l3 = 0;      ///< offset of the IP header
-    uint32_t length = 0;  ///< length of the frame without Ethernet padding
+    uint32_t l3 = 0;      ///< for an echo, the offset of the IP header
+    uint32_t length = 0;  ///< for an echo, the length of the frame without Ethernet padding
 };
 
 Message parse(const uint8_t* frame, uint32_t length);
@@ -43,18 +43,18 @@ struct Ends {
     MacAddress mac;
     Gid address;
 };
-/// Builds a solicitation for `target` to the MAC address `to`. If `to` is zero, the solicitation goes to the broadcast address
-/// (IPv4) or to the solicited-node group (IPv6).
+/// Builds a solicitation for `target` to the MAC address `to`. If `to` is zero, the destination is the broadcast address (IPv4)
+/// or the solicited-node multicast group (IPv6).
 void make_solicitation(Frame& out, const Ends& own, const Gid& target, const MacAddress& to);
-/// Builds the answer to a solicitation, with our MAC address.
+/// Builds the answer to the solicitation `asked`. The answer contains the MAC address `own`.
 void make_answer(Frame& out, const MacAddress& own, const Message& asked);
-/// Builds an unsolicited advertisement (IPv4: a gratuitous ARP request) to all hosts on the link.
+/// Builds an unsolicited advertisement to all hosts on the link. For IPv4, the advertisement is a gratuitous ARP request.
 void make_announcement(Frame& out, const Ends& own);
 /// Builds the reply to an echo request. `frame` is the frame that was parsed into `asked`.
 void make_echo_reply(Frame& out, const MacAddress& own, const Message& asked, const uint8_t* frame);
 
-/// Inserts a VLAN tag into a frame. `tag` holds priority and VLAN (802.1Q). Returns false if the frame would be too long with the
-/// tag.
+/// Inserts a VLAN tag into a frame. `tag` contains the priority and the VLAN ID (802.1Q). Returns false if the frame would be
+/// longer than kMaxFrame with the tag.
 bool insert_tag(Frame& frame, uint16_t tag);
 
 /// Returns the MAC address of a multicast group (RFC 1112 6.4, RFC 2464 7).

@@ -21,7 +21,7 @@ void put_ipv4(uint8_t* h, const PathSpec& spec) {
     std::memset(h, 0, kIpv4Length);
     h[0] = 0x45;
     h[1] = spec.traffic_class;
-    store_be<uint16_t>(h + 6, kDontFragment);  // identification 0: a datagram that is never fragmented needs none (RFC 6864, 4.1)
+    store_be<uint16_t>(h + 6, kDontFragment);  // identification 0: such a datagram needs no identification (RFC 6864, 4.1)
     h[8] = spec.hop_limit;
     h[9] = kProtocolUdp;
     std::memcpy(h + 12, &spec.source_gid.bytes[12], 4);
@@ -37,7 +37,7 @@ void put_ipv6(uint8_t* h, const PathSpec& spec) {
     std::memcpy(h + 24, spec.dest_gid.bytes.data(), 16);
 }
 
-/// Writes the lengths of this frame into the copied template; `datagram` is the UDP length.
+/// Writes the lengths and the IPv4 checksum of this frame into the copied template. `datagram` is the UDP length.
 inline void patch_lengths(uint8_t* l3, const PathTemplate& path, uint32_t datagram) {
     uint8_t* udp = l3 + (path.ipv6 ? kIpv6Length : kIpv4Length);
     store_be<uint16_t>(udp + 4, uint16_t(datagram));
@@ -139,8 +139,8 @@ PathTemplate make_path(const PathSpec& spec) {
 uint8_t* begin_frame(uint8_t* frame, const PathTemplate& path, const TransportHeaders& headers, uint32_t payload_length) {
     const OpcodeInfo& info = opcode_info(headers.opcode);
     const uint32_t pad = -payload_length & 3;
-    // A copy of constant size compiles to a few vector stores. The bytes behind path.length are either overwritten next or lie
-    // within the capacity that the caller guarantees.
+    // A copy of constant size compiles to a few vector stores. The copy may write bytes behind path.length. These bytes are
+    // within the room that the caller guarantees.
     std::memcpy(frame, path.bytes, sizeof path.bytes);
     patch_lengths(frame + path.l3_offset, path, kUdpLength + info.header_length + payload_length + pad + kIcrcLength);
     uint8_t* bth = frame + path.length;

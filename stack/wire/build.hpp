@@ -1,5 +1,5 @@
-// Builds a frame. begin_frame() copies the connection's template of Ethernet, IP and UDP headers and adds the BTH and extended
-// headers. The caller writes the payload. finish_frame() adds padding and the ICRC.
+// Builds a frame in three steps. begin_frame() copies the path's template of Ethernet, IP and UDP headers, and adds the BTH and
+// extended headers. The caller writes the payload. finish_frame() adds padding and the ICRC.
 #pragma once
 
 #include <cstddef>
@@ -20,22 +20,22 @@ struct PathSpec {
     uint32_t flow_label = 0;
     uint16_t udp_source = 0xc000;  ///< 0xc000..0xffff, one per flow (A17.4.6); 4791 on a port that is a UDP socket
     uint16_t vlan = 0;             ///< tag control information (802.1Q), 0 if untagged
-    bool port_sums = false;        ///< the port fills in the checksums of IPv4 headers
+    bool port_sums = false;        ///< the port computes the checksums of IPv4 headers
 };
 
-/// The headers before the BTH, ready to be copied. Each frame gets its own lengths and IPv4 checksum.
+/// The headers before the BTH. begin_frame() copies these headers and writes the frame's lengths and IPv4 checksum.
 struct PathTemplate {
     uint8_t length = 0;  ///< 0 if there is no path
     uint8_t l3_offset = 0;
     bool ipv6 = false;
-    uint8_t checksum_offset = 0;    ///< l3_offset if the port fills in the IPv4 header checksum (io::TxFrame), else 0
+    uint8_t checksum_offset = 0;    ///< l3_offset if the port computes the IPv4 header checksum (io::TxFrame), else 0
     uint32_t ipv4_partial_sum = 0;  ///< sum of the IPv4 header's 16-bit words without the total length
     uint8_t bytes[kEthLength + kVlanLength + kIpv6Length + kUdpLength];
 };
-/// Returns the template. Its length is 0 if exactly one of the GIDs is IPv4-mapped, because no such path exists.
+/// Returns the template. If exactly one of the GIDs is IPv4-mapped, no path exists, and the template has length 0.
 PathTemplate make_path(const PathSpec& spec);
 
-/// The headers after UDP. The opcode selects the extended headers and thereby the fields that are used (opcode_info).
+/// The headers after the UDP header. The opcode selects the extended headers (opcode_info) and so the fields that are used.
 struct TransportHeaders {
     uint8_t opcode = 0;
     bool solicited = false, ack_request = false, mig_req = true;
@@ -64,21 +64,21 @@ uint8_t* begin_frame(uint8_t* frame, const PathTemplate& path, const TransportHe
 /// Returns the number of bytes before the payload of a frame with that opcode.
 inline uint32_t header_bytes(const PathTemplate& path, uint8_t opcode) { return path.length + opcode_info(opcode).header_length; }
 
-/// Headers for the Middle packets of one message, which differ only in PSN and ACK request.
+/// Headers of a Middle packet. The headers of all Middle packets of a message differ only in PSN and ACK request.
 struct RepeatedHeaders {
     uint8_t length = 0, bth = 0;
-    uint8_t bytes[sizeof(PathTemplate::bytes) + kBthLength + 4];  ///< after the BTH there is at most an XRCETH
+    uint8_t bytes[sizeof(PathTemplate::bytes) + kBthLength + 4];  ///< a Middle packet has at most an XRCETH after the BTH
 };
 /// Stores the headers that begin_frame() wrote for a Middle packet.
 void keep_headers(RepeatedHeaders& kept, const uint8_t* frame, const PathTemplate& path, const uint8_t* payload);
-/// Like begin_frame(), but copies the stored headers. The payload must have the same length.
+/// Like begin_frame(), but copies the stored headers. The payload must be as long as the payload of the stored packet.
 uint8_t* repeat_headers(uint8_t* frame, const RepeatedHeaders& kept, Psn psn, bool ack_request);
 
-/// Adds padding and the ICRC. The caller has written the payload to the address that begin_frame() returned. Returns the length
+/// Adds padding and the ICRC. Before the call, the payload must be at the address that begin_frame() returned. Returns the length
 /// of the frame.
 uint32_t finish_frame(uint8_t* frame, const PathTemplate& path, uint8_t* payload, uint32_t payload_length);
 
-/// Returns true if finish_frame_from() supports a payload of that length.
+/// Returns true if finish_frame_from() supports a payload of `payload_length` bytes.
 constexpr bool copies_with_icrc(uint32_t payload_length) { return payload_length != 0 && payload_length % kCopyingStep == 0; }
 
 /// Like finish_frame(), but reads the payload at `from` and copies it in the same pass that computes the ICRC.

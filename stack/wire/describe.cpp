@@ -34,7 +34,7 @@ void append_extended(std::string& s, const Packet& p) {
     if (i.has(kIeth)) append(s, " invalidate 0x%08x", p.invalidate.value);
 }
 
-/// Returns the address as in the IP header: an IPv4 address without the prefix that it has in a GID.
+/// Returns the text of an IP address. For IPv4, removes the prefix "::ffff:" of the GID.
 std::string address_text(const Gid& gid) { return to_text(gid).substr(gid.is_ipv4() ? std::size("::ffff:") - 1 : 0); }
 
 }  // namespace

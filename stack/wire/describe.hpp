@@ -1,5 +1,5 @@
-// Converts a packet or a GID to text, for traces, status and messages. The functions allocate memory, so the hot path must not
-// call them.
+// Converts a packet or a GID to text, for traces, status and messages. The functions allocate memory, so code that runs per
+// packet must not call them.
 #pragma once
 
 #include <string>

@@ -10,7 +10,7 @@
 namespace roci::wire {
 namespace {
 
-/// Returns the register of CRC-32 after eight bytes of ones. These bytes replace the LRH, which RoCEv2 does not have.
+/// Returns the CRC-32 register after eight bytes of ones. These bytes replace the LRH, because RoCEv2 has no LRH.
 constexpr uint32_t after_ones() {
     uint32_t state = 0xffffffff;
     for (int byte = 0; byte < 8; ++byte) state = state >> 8 ^ crc::kByteTable[(state ^ 0xff) & 0xff];
@@ -21,8 +21,8 @@ constexpr uint32_t kSeed = after_ones();
 constexpr uint32_t kMaxIpHeader = 60;
 constexpr uint32_t kTail = kUdpLength + kBthLength;
 
-/// Masks with ones in the fields that may change on the path (A17.3.3). IPv4: type of service, TTL, checksum. IPv6: traffic
-/// class, flow label, hop limit. UDP: checksum. BTH: FECN, BECN and the six reserved bits next to them.
+/// Masks with ones in the fields that may change in the network (A17.3.3). IPv4: type of service, TTL, checksum. IPv6: traffic
+/// class, flow label, hop limit. UDP: checksum. BTH: the byte with FECN, BECN and six reserved bits.
 constexpr uint8_t kIpv4Mask[kIpv4Length] = {0, 0xff, 0, 0, 0, 0, 0, 0, 0xff, 0, 0xff, 0xff};
 constexpr uint8_t kIpv6Mask[kIpv6Length] = {0x0f, 0xff, 0xff, 0xff, 0, 0, 0, 0xff};
 constexpr uint8_t kTailMask[kTail] = {0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 0, 0, 0xff};
@@ -38,7 +38,8 @@ constexpr crc::Mask mask_of(const uint8_t (&ip)[kIpLength]) {
 }
 constexpr crc::Mask kIpv4 = mask_of(kIpv4Mask), kIpv6 = mask_of(kIpv6Mask);
 
-/// Computes the ICRC of packets whose IPv4 header has options. Such headers are rare and longer than the mask.
+/// Computes the ICRC of a packet whose IPv4 header has options. Such packets are rare. Their headers can be longer than
+/// crc::Mask.
 uint32_t icrc_with_options(const uint8_t* l3, uint32_t length, uint32_t ip_header_length) {
     uint8_t head[kMaxIpHeader + kTail];
     const uint32_t head_length = ip_header_length + kTail;

@@ -30,11 +30,12 @@ static_assert(multiply(power_of_x(1000), power_of_x(kOrder - 1000)) == kOne);
 /// Offsets of the ends of the two 16-bit words in the IPv4 header, bytes.
 constexpr uint32_t kIdentificationEnd = 6, kFlagsEnd = 8;
 
-/// A word that is followed by `rest` bytes of the message contributes word * x^(8 * rest + 32) to the remainder. Returns that
-/// power of x.
+/// Returns x^(8 * rest + 32). A word that is followed by `rest` bytes of the message contributes the word times this power of x
+/// to the remainder.
 constexpr uint32_t factor(uint32_t rest) { return power_of_x(8 * rest + 32); }
 
-/// Converts a word to a polynomial. The bytes of the word are in network order, and the lowest bit of each byte comes first.
+/// Converts a word to a polynomial. The message contains the bytes of the word in network order. The CRC processes the lowest bit
+/// of each byte first.
 constexpr uint32_t polynomial_of(uint16_t word) { return uint32_t(uint16_t(word << 8 | word >> 8)) << 16; }
 constexpr uint16_t word_of(uint32_t polynomial) {
     const auto swapped = uint16_t(polynomial >> 16);

@@ -12,10 +12,10 @@ constexpr uint16_t kFragment = 0x3fff;  // mask of the more-fragments bit and th
 constexpr uint32_t kHeaderChecksum = 10;
 constexpr uint8_t kTcp = 6, kUdp = 17;
 
-/// Properties of an IPv4 packet. Offsets count from the start of the IP header.
+/// Properties of an IPv4 packet. Offsets start at the IP header.
 struct Ipv4 {
     uint32_t header = 0;            ///< length of the header, bytes
-    uint32_t segment = 0;           ///< length of the TCP or UDP segment, bytes; 0: another protocol, or a fragment
+    uint32_t segment = 0;           ///< bytes of the TCP or UDP segment; 0: another protocol, a fragment, or a wrong length
     uint32_t segment_checksum = 0;  ///< offset of the segment's checksum
     uint8_t protocol = 0;
 };
@@ -44,7 +44,7 @@ bool parse(const uint8_t* payload, uint32_t length, Ipv4& out) {
     return true;
 }
 
-/// Returns the sum of big-endian 16-bit words, not folded. An odd last byte is padded with zero.
+/// Returns the sum of big-endian 16-bit words without folding. If `length` is odd, pads the last byte with zero.
 uint32_t sum(const uint8_t* p, uint32_t length) {
     uint32_t s = 0;
     for (; length >= 2; p += 2, length -= 2) s += load_be<uint16_t>(p);
@@ -73,7 +73,7 @@ void fill_ip_checksums(uint8_t* payload, uint32_t length) {
     if (v.segment == 0) return;
     store_be<uint16_t>(ip + v.segment_checksum, uint16_t{0});
     const auto checksum = uint16_t(~segment_sum(ip, v));
-    // A UDP checksum of 0 would mean that there is no checksum (RFC 768), so 0 is sent as 0xffff.
+    // In UDP, a checksum field of 0 means that there is no checksum (RFC 768). So a computed checksum of 0 is sent as 0xffff.
     store_be<uint16_t>(ip + v.segment_checksum, checksum == 0 && v.protocol == kUdp ? uint16_t{0xffff} : checksum);
 }
 

@@ -12,7 +12,8 @@ constexpr uint8_t kVersion = 1;
 constexpr uint32_t kBitmapAt = 20;
 static_assert(LossReport::kBytes == kBitmapAt + LossReport::kMost / 8);
 
-/// Returns true if the first PSN of the report is missing, and the report covers no PSN after the newest one that arrived.
+/// Returns true if the report is consistent: the first covered PSN is missing, the report covers no PSN after `newest`, and no
+/// bit behind the covered PSNs is set.
 bool consistent(const LossReport& r) {
     if (r.kind == ReportKind::inquiry) return true;
     const int32_t end = (r.newest + 1).distance_from(r.base);

@@ -1,8 +1,8 @@
-// Loss reports: a requester asks its peer for reports by an inquiry, and the peer then reports which packets arrived behind a
-// gap. Only Rocinante knows reports and inquiries. Any other receiver drops them silently for two reasons: the opcode is
-// reserved for manufacturers and belongs to no transport service (IBA 9.2.1), and the transport version is not 0 (IBA 9.2.2).
-// The opcode alone is not sufficient, because Soft-RoCE (Linux) takes a packet with an unknown opcode for a response. But
-// Soft-RoCE drops all packets whose version is not 0.
+// Loss reports. A requester requests reports from its peer by an inquiry. The peer then sends reports that list the packets that
+// arrived behind a gap. Only Rocinante implements reports and inquiries. Any other receiver drops these packets silently for two
+// reasons: the opcode is reserved for manufacturers and belongs to no transport service (IBA 9.2.1), and the transport version is
+// not 0 (IBA 9.2.2). The opcode alone is not sufficient, because Soft-RoCE (Linux) processes a packet with an unknown opcode as a
+// response. But Soft-RoCE drops all packets whose version is not 0.
 #pragma once
 
 #include <array>
@@ -14,16 +14,16 @@ namespace roci::wire {
 
 enum class ReportKind : uint8_t { inquiry = 0, report = 1 };
 
-/// The payload of a loss report or an inquiry, in host byte order. Of an inquiry, the receiver uses only the kind.
+/// The payload of a loss report or an inquiry, in host byte order. For an inquiry, the receiver uses only `kind`.
 struct LossReport {
-    static constexpr uint32_t kMost = 256;  ///< PSNs that a report covers at most
+    static constexpr uint32_t kMost = 256;  ///< largest number of PSNs that a report covers
     static constexpr uint32_t kBytes = 20 + kMost / 8;
 
     ReportKind kind = ReportKind::inquiry;
-    uint16_t serial = 0;                       ///< counts the reports of a QP; an older report has no effect
-    uint16_t length = 0;                       ///< number of PSNs from `base` on that the report covers
-    uint16_t places = 0;                       ///< a packet that this number of later packets has overtaken may only be late
-    Psn base;                                  ///< expected PSN of the responder: all earlier packets have arrived
+    uint16_t serial = 0;                       ///< number of the report; a report older than the last one has no effect
+    uint16_t length = 0;                       ///< number of PSNs that the report covers, from `base` on
+    uint16_t places = 0;                       ///< a missing packet may still arrive after this many later packets
+    Psn base;                                  ///< expected PSN of the responder; all earlier packets have arrived
     Psn newest;                                ///< newest PSN that has arrived
     std::array<uint8_t, kMost / 8> arrived{};  ///< bit i, from the least significant bit of byte 0 on: base + i has arrived
 
@@ -33,8 +33,8 @@ struct LossReport {
 
 /// Writes kBytes bytes.
 void write_loss_report(uint8_t* out, const LossReport& report);
-/// Sets `out` to the report. Returns false if the bytes are no loss report of a known version, or if the report contradicts
-/// itself.
+/// Sets `out` to the report or inquiry. Returns false if the bytes are no loss report or inquiry of a supported version, or if
+/// the values of the report contradict each other.
 bool read_loss_report(const uint8_t* bytes, uint32_t length, LossReport& out);
 
 }  // namespace roci::wire

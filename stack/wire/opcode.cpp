@@ -71,7 +71,7 @@ constexpr bool carried_by(Service s, const OperationRow& row) {
     }
 }
 
-/// Returns the headers that a service adds to its operations: DETH for UD, XRCETH for every XRC request (annex A14).
+/// Returns the extended headers that a service adds to its operations: DETH for UD, and XRCETH for every XRC request (annex A14).
 constexpr uint32_t service_headers(Service s, const OperationRow& row) {
     if (s == Service::ud) return kDeth;
     if (s == Service::xrc && (row.flags & kRequest) != 0) return kXrcEth;

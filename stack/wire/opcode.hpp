@@ -45,9 +45,8 @@ constexpr Operation operation_of(uint8_t opcode) { return Operation(opcode & 0x1
 inline constexpr uint8_t kCnpOpcode = 0x81;
 /// Loss reports of Rocinante (loss_report.hpp). The opcodes 0xc0 to 0xff are reserved for manufacturers (IBA 9.2.1, table 38).
 inline constexpr uint8_t kLossReportOpcode = 0xc0;
-/// The transport version (TVer) of loss reports. All other packets have version 0. Loss reports have this version so that every
-/// receiver except Rocinante drops them silently, because a receiver must drop packets with a version that it does not support
-/// (IBA 9.2.2).
+/// The transport version (TVer) of loss reports. All other packets have version 0. A receiver must silently drop packets with a
+/// version that the receiver does not support (IBA 9.2.2). So every receiver except Rocinante drops loss reports.
 inline constexpr uint8_t kLossReportVersion = 0xf;
 
 /// Properties of an opcode, combined by bitwise or.
@@ -63,7 +62,7 @@ enum OpcodeFlags : uint32_t {
     kRead = 1 << 8,
     kAtomic = 1 << 9,
     kAck = 1 << 10,
-    kReth = 1 << 11,  ///< kReth to kXrcEth, and kFlushEth: extended headers that follow the BTH
+    kReth = 1 << 11,  ///< kReth to kXrcEth, and kFlushEth, name the extended headers of the opcode
     kAeth = 1 << 12,
     kAtomicEth = 1 << 13,
     kAtomicAckEth = 1 << 14,
@@ -85,7 +84,7 @@ struct OpcodeInfo {
     constexpr bool valid() const { return name != nullptr; }
 };
 
-/// The properties of all 256 opcodes; any opcode is a valid index.
+/// The properties of all opcodes. Each of the 256 values of an opcode is a valid index.
 extern const std::array<OpcodeInfo, 256> kOpcodes;
 inline const OpcodeInfo& opcode_info(uint8_t opcode) { return kOpcodes[opcode]; }
 

@@ -11,7 +11,7 @@ namespace {
 
 constexpr uint16_t kFragmentBits = 0x3fff;  // mask of the more-fragments bit and the fragment offset
 
-/// The IP packet inside a frame. Its lengths have been checked against the frame.
+/// The IP packet in a frame. check_ipv4() or check_ipv6() has checked that the frame contains the whole packet.
 struct IpPacket {
     const uint8_t* header = nullptr;
     uint32_t header_length = 0;
@@ -28,7 +28,8 @@ inline bool ipv4_checksum_good(const uint8_t* h, uint32_t header_length) {
         std::memcpy(&word, h + i, sizeof word);
         sum += word;
     }
-    // The sum is below 2^36, so two folds leave at most 0x1000f. A third fold would not yield 0xffff for any other value.
+    // The sum is below 2^36, so the result of two folds is at most 0x1000f. If this result is not 0xffff, a third fold would not
+    // yield 0xffff either.
     sum = (sum & 0xffff) + (sum >> 16);
     sum = (sum & 0xffff) + (sum >> 16);
     return sum == 0xffff;
@@ -45,7 +46,7 @@ inline Verdict check_ipv4(const uint8_t* h, uint32_t available, HeaderChecksum s
     const uint32_t header_length = uint32_t(h[0] & 0x0f) * 4;
     if (h[0] >> 4 != 4 || header_length < kIpv4Length) return Verdict::bad_ip_header;
     if (h[9] != kProtocolUdp) return Verdict::not_roce;
-    // Fragments are checked before the port, because a later fragment has no UDP header.
+    // Tests for a fragment before the UDP port, because only the first fragment has a UDP header.
     if ((load_be<uint16_t>(h + 6) & kFragmentBits) != 0) return Verdict::ip_fragment;
     if (available < header_length + kUdpLength) return Verdict::truncated;
     if (!to_roce_port(h + header_length)) return Verdict::not_roce;
@@ -60,7 +61,8 @@ inline Verdict check_ipv4(const uint8_t* h, uint32_t available, HeaderChecksum s
 inline Verdict check_ipv6(const uint8_t* h, uint32_t available, IpPacket& ip) {
     if (available < kIpv6Length) return Verdict::truncated;
     if (h[0] >> 4 != 6) return Verdict::bad_ip_header;
-    // RoCEv2 has no extension headers (A17.3.1), so UDP must follow the IPv6 header. Fragments have a counter of their own.
+    // RoCEv2 has no extension headers (A17.3.1), so the UDP header must follow the IPv6 header. Fragments have a separate
+    // verdict.
     constexpr uint8_t kFragmentHeader = 44;
     if (h[6] == kFragmentHeader) return Verdict::ip_fragment;
     if (h[6] != kProtocolUdp) return Verdict::not_roce;
@@ -183,7 +185,7 @@ Verdict parse(const uint8_t* frame, uint32_t length, Packet& out, bool check_icr
     if (load_be<uint16_t>(udp + 4) != ip.payload_length) return Verdict::bad_udp_length;
     if (ip.payload_length < kUdpLength + kBthLength + kIcrcLength) return Verdict::truncated;
 
-    // All lengths have full width and are compared before they are subtracted, so no subtraction can wrap around.
+    // All lengths are uint32_t, and a comparison precedes each subtraction. So no subtraction can wrap around.
     const uint8_t* bth = udp + kUdpLength;
     const uint32_t room = ip.payload_length - kUdpLength - kIcrcLength;  // bytes from the BTH to the end of the padding
     const uint8_t opcode = bth[0];
@@ -194,7 +196,7 @@ Verdict parse(const uint8_t* frame, uint32_t length, Packet& out, bool check_icr
     if (room < info.header_length) return Verdict::short_for_opcode;
     const uint32_t padded = room - info.header_length;
     const uint32_t pad = second >> 4 & 3;
-    if (pad > padded || padded % 4 != 0) return Verdict::bad_pad;  // headers are multiples of 4 (IBA 9.2.4)
+    if (pad > padded || padded % 4 != 0) return Verdict::bad_pad;  // payload plus padding is a multiple of 4 (IBA 9.2.4)
     if (padded != pad && !info.has(kPayload)) return Verdict::unexpected_payload;
     if (icrc_said == HeaderChecksum::wrong) return Verdict::bad_icrc;
     if (check_icrc && icrc_said == HeaderChecksum::unknown) {

@@ -1,5 +1,5 @@
-// A received frame, parsed once. After parse() returned ok, every accessor is safe: the lengths match the opcode and the padding
-// is removed. The ICRC is verified unless the caller turned the check off.
+// Parses a received frame into a Packet. If parse() returns ok, all lengths match the opcode, so every access to the Packet is
+// safe. parse() verifies the ICRC unless the caller turns the check off.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ inline constexpr uint32_t kMaxOverhead =
     kEthLength + kVlanLength + kIpv6Length + kUdpLength + kBthLength + 4 + 28 + 4 + 3 + kIcrcLength;
 inline constexpr uint32_t kMaxFrame = 4096 + kMaxOverhead;
 
-/// Reasons to refuse a frame. Each reason has a counter. verdict_name() returns its name.
+/// Results of parse(). Each reason to refuse a frame has a counter. verdict_name() returns the name of a value.
 enum class Verdict : uint8_t {
     ok,
     not_roce,       ///< not UDP over IP with destination port 4791
@@ -76,23 +76,23 @@ struct Packet {
     uint32_t xrc_srqn = 0;
     uint32_t flush = 0;  ///< FETH: placement type in bits 3..0, selectivity in 5..4
 
-    /// Return the IP addresses as GIDs (IPv4 addresses mapped).
+    /// source_gid() and dest_gid() return the IP addresses as GIDs. IPv4 addresses are IPv4-mapped.
     Gid source_gid() const;
     Gid dest_gid() const;
-    /// Writes the 40 bytes that a UD receiver finds before the payload (A17.4.5.2). For IPv4 these are 20 zero bytes and the IPv4
-    /// header.
+    /// Writes the 40 bytes that precede the payload in the receive buffer of a UD QP (A17.4.5.2). For IPv4, these bytes are 20
+    /// zero bytes and the IPv4 header. For IPv6, these bytes are the IPv6 header.
     void copy_grh(uint8_t out[40]) const;
 };
 
-/// Returns the VLAN of a frame's tag (802.1Q). Returns 0 if there is no tag or the tag has only a priority. `frame` must hold an
-/// Ethernet header and four more bytes.
+/// Returns the VLAN ID of a frame's tag (802.1Q). Returns 0 if the frame has no tag, or if the tag contains only a priority.
+/// `frame` must contain an Ethernet header and four more bytes.
 inline uint16_t vlan_id(const uint8_t* frame) {
     return load_be<uint16_t>(frame + 12) == kEtherVlan ? load_be<uint16_t>(frame + 14) & 0xfff : 0;
 }
 
-/// Parses one Ethernet frame of `length` bytes; Ethernet padding is allowed. If parse() returns ok, `out` points into the frame.
-/// Only tools that display frames set `check_icrc` to false. `ip` and `icrc` are the results of the port's own checks; parse()
-/// performs the checks whose result is unknown.
+/// Parses one Ethernet frame of `length` bytes. The frame may have Ethernet padding. If parse() returns ok, `out` points into the
+/// frame. If `check_icrc` is false, parse() does not compute the ICRC. `ip` and `icrc` are the results of checks that the port
+/// has made. parse() itself makes each check whose result is unknown.
 Verdict parse(const uint8_t* frame, uint32_t length, Packet& out, bool check_icrc = true,
               HeaderChecksum ip = HeaderChecksum::unknown, HeaderChecksum icrc = HeaderChecksum::unknown);
 

@@ -1,4 +1,4 @@
-// Address handles are destinations of UD messages. A WQE contains the number of its address handle.
+// Address handles are destinations of UD messages. The WQE of a UD message contains the number of an address handle.
 #include "host/objects/handlers.hpp"
 #include "host/paths/resolve.hpp"
 

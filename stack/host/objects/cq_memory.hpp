@@ -13,9 +13,9 @@ struct CqParts {
 /// Allocates CqShared and `lanes` lanes of `depth` entries.
 Outcome lay_out_cq(Session& session, uint32_t depth, uint32_t lanes, ArenaBlock& block, CqParts& parts);
 
-/// Sets `depth`, the number of entries per lane, to the smallest power of two that is at least `cqe`. The reply contains `depth`
-/// as the size of the CQ. A lane can hold `depth` entries; one more entry is an overrun. Fails with EINVAL if `cqe` is 0 or too
-/// large.
+/// Sets `depth`, the number of entries per lane, to the smallest power of two that is at least `cqe`. The client gets `depth` as
+/// the size of the CQ. If a lane already holds `depth` entries, another entry is an overrun. Fails with EINVAL if `cqe` is 0 or
+/// too large.
 Outcome cq_depth(const Limits& limits, uint32_t cqe, uint32_t& depth);
 
 }  // namespace roci::host::objects

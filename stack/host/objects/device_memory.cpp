@@ -1,5 +1,5 @@
-// Device memory (ibv_alloc_dm) lies in the session's arena, which both rocid and the client have mapped. The client accesses it
-// by copies, and peers access it by RDMA.
+// Device memory (ibv_alloc_dm) is in the session's arena, which both rocid and the client have mapped. The client accesses device
+// memory by copies (ibv_memcpy_to_dm). Peers access device memory by RDMA.
 #include <bit>
 
 #include "host/objects/handlers.hpp"
@@ -36,7 +36,8 @@ Outcome free_dm(Call& c) {
     return done();
 }
 
-/// The client has no address of device memory, so the addresses of its MRs start at 0 (ibv_alloc_dm(3)).
+/// Registers an MR of device memory. The client has no address of device memory, so the addresses of the MR start at 0
+/// (ibv_alloc_dm(3)).
 Outcome reg_dm_mr(Call& c) {
     const auto in = c.in<abi::RegDmMrRequest>();
     Session& s = c.session;

@@ -1,4 +1,4 @@
-// The handlers of operations on objects, grouped by file.
+// The handlers of operations on objects, and the functions that the files of this folder share, grouped by file.
 #pragma once
 
 #include "host/call.hpp"
@@ -14,16 +14,17 @@ Outcome reg_mr(Call&);
 Outcome rereg_mr(Call&);
 Outcome dereg_mr(Call&);
 Outcome alloc_null_mr(Call&);
-/// Checks values of enum ibv_access_flags. Sets `served` to the flags for the engines.
+/// Checks flags of enum ibv_access_flags. Sets `served` to the flags that engines evaluate.
 Outcome check_access(uint32_t asked, uint32_t& served);
 bool may_reach(Call&);  ///< returns true if rocid may access the client's memory by address, as on-demand paging requires
-/// Allocates a key for the region and publishes it. Fails with ENOMEM if all keys are in use.
+/// Allocates a key for the region, and adds the region to the key table that engines read. Fails with ENOMEM if all keys are in
+/// use.
 Outcome take_key(State&, mem::MemoryRegion&);
 
 // window.cpp
 Outcome alloc_mw(Call&);
 Outcome dealloc_mw(Call&);
-void free_resources(State&, Mw&);  ///< frees the window's key; called after the slot was cleared and fence_all() has returned
+void free_resources(State&, Mw&);  ///< frees the window's key; called after the key's slot was cleared and after fence_all()
 
 // device_memory.cpp
 Outcome alloc_dm(Call&);
@@ -52,23 +53,24 @@ Outcome modify_srq(Call&);
 Outcome query_srq(Call&);
 Outcome destroy_srq(Call&);
 void retire(State&, Srq&);          ///< removes the SRQ from its engine
-void free_resources(State&, Srq&);  ///< frees the engine's part of the SRQ and the SRQ's number; called after fence_all()
+void free_resources(State&, Srq&);  ///< frees the engine's object and the number of the SRQ; called after fence_all()
 
 // qp.cpp
 Outcome create_qp(Call&);
 Outcome query_qp(Call&);
 Outcome destroy_qp(Call&);
-/// Removes the QP from its engine. Returns false if a worker may still write the QP's buffers; the caller then tries again.
+/// Removes the QP from its engine. Returns false if an access to slow memory by the QP is in progress. The caller must then
+/// retry.
 [[nodiscard]] bool retire(State&, Qp&);
 void free_resources(State&, Qp&);
-/// Returns the facts for `roci why` that the conductor knows without a query to the engine.
+/// Returns the data for `roci why` that the conductor itself stores, without a query to the engine.
 QpFacts facts_of(const Session& session, const Qp& qp);
 int snapshot(State&, const Qp&, qp::Snapshot& out);  ///< reads the QP's state from its engine
 // qp_open.cpp
 Outcome open_qp(Call&);
-void share(Xrcd&, const std::shared_ptr<Qp>& target);  ///< lets other sessions open a new XRC target
-/// Removes a handle of a QP that has other handles. Returns false if the QP has no other handle; the caller must then destroy the
-/// QP.
+void share(Xrcd&, const std::shared_ptr<Qp>& target);  ///< adds a new XRC target to its domain for open_qp
+/// Removes a handle of a QP that has other handles. If the QP has no other handle, changes nothing and returns false. The caller
+/// must then destroy the QP.
 bool leave(State&, const qp::Owner&, Qp&);
 // qp_modify.cpp
 Outcome modify_qp(Call&);

@@ -8,10 +8,10 @@ namespace {
 
 // Values of enum ibv_access_flags that mem::Access does not contain.
 constexpr uint32_t kHugeTlb = 1 << 7;             // only a hint
-constexpr uint32_t kOptionalAccess = 0x3ff00000;  // IBV_ACCESS_OPTIONAL_RANGE: flags that may be ignored
+constexpr uint32_t kOptionalAccess = 0x3ff00000;  // IBV_ACCESS_OPTIONAL_RANGE: flags that a driver may ignore
 constexpr uint32_t kServedAccess =
     mem::kLocalWrite | mem::kRemoteWrite | mem::kRemoteRead | mem::kRemoteAtomic | mem::kMwBind | mem::kZeroBased |
-    mem::kOnDemand;  // an on-demand region is accessed by address, so the kernel loads each page at its first access
+    mem::kOnDemand;  // rocid accesses an on-demand region by address, so the kernel loads each page at the first access
 constexpr uint32_t kWriteAccess = mem::kLocalWrite | mem::kRemoteWrite | mem::kRemoteAtomic;
 
 // Values of enum ibv_rereg_mr_flags.
@@ -22,7 +22,7 @@ Outcome check_range(uint64_t start, uint64_t length, const char* what) {
     return done();
 }
 
-/// The memory of an MR while its segments are collected.
+/// The segments of an MR, which read_layout() collects from a request.
 struct Layout {
     std::vector<mem::Segment> segments;
     std::vector<std::shared_ptr<Region>> regions;
@@ -30,8 +30,8 @@ struct Layout {
     bool slow = false;
 };
 
-/// Adds a segment. Merges it with the last segment if both are adjacent, in one mapping or in unmapped memory, because engines
-/// access a single segment faster.
+/// Adds a segment. If the segment follows the last segment directly, in the same mapping or in unmapped memory, merges the two
+/// segments, because engines access a single segment faster.
 void add_segment(Layout& l, const mem::Segment& s) {
     if (!l.segments.empty()) {
         mem::Segment& last = l.segments.back();
@@ -179,7 +179,7 @@ Outcome remove_region(Call& c) {
     const uint32_t handle = c.in<abi::HandleRequest>().handle;
     RegionHandle* region;
     if (Outcome o = look_up(c.session.regions, handle, "region", region); o.failed()) return o;
-    c.session.regions.erase(handle);  // MRs in the region keep the mapping
+    c.session.regions.erase(handle);  // the mapping remains until the last MR in the region is destroyed
     return done();
 }
 
@@ -233,10 +233,10 @@ Outcome must_have_no_windows(mem::MemoryRegion& region) {
     return fail(EINVAL, "{} memory windows are bound to the MR: invalidate or deallocate them first", region.users.load());
 }
 
-/// The new properties of a region: those of the old region, with the changes that the request's flags select.
+/// The result of check_rereg(): the new properties of an MR.
 struct Replacement {
     Pool<mem::MemoryRegion>::Handle region;
-    Pd* pd = nullptr;  ///< the new PD; nullptr if it does not change
+    Pd* pd = nullptr;  ///< the new PD; nullptr: the PD does not change
     Layout layout;
 };
 
@@ -271,8 +271,8 @@ void keep_layout(mem::MemoryRegion& fresh, const mem::MemoryRegion& old) {
 
 }  // namespace
 
-/// Replaces a region in the key table by a new one. If the translation changes, the key changes too, because the old key must not
-/// give access to new memory.
+/// Replaces the MR's region in the key table by a new region. If the translation changes, the MR gets a new key, because the old
+/// key must not give access to the new memory.
 Outcome rereg_mr(Call& c) {
     const auto in = c.in<abi::ReregMrRequest>();
     Mr* mr;
@@ -284,7 +284,7 @@ Outcome rereg_mr(Call& c) {
     if ((in.flags & kTranslation) != 0) {
         set_layout(*change.region, change.layout, in.mr, c.session);
         change.region->key = c.state.new_key(index);
-        std::swap(mr->memory, change.layout.regions);  // the old memory is released after the fence
+        std::swap(mr->memory, change.layout.regions);  // the old memory stays mapped until the function returns
     } else {
         keep_layout(*change.region, *mr->region);
     }

@@ -1,4 +1,4 @@
-// Multicast groups and the UD QPs that are attached to them. Each change replaces the engines' table as a whole.
+// Multicast groups, and the UD QPs that are attached to the groups. Each change replaces the whole table that the engines read.
 #include <algorithm>
 #include <cstring>
 
@@ -17,7 +17,7 @@ Gid to_gid(const abi::GidValue& value) {
     return gid;
 }
 
-/// Publishes `next` to the engines and frees the old table after a fence.
+/// Replaces the table that the engines read by `next`. Frees the old table after a fence.
 void replace(State& state, std::unique_ptr<MulticastTable> next) {
     state.shared.multicast.store(next.get(), std::memory_order_release);
     state.fence_all();
@@ -62,7 +62,7 @@ Outcome find_parts(Call& c, const abi::McastRequest& in, Qp*& qp, Gid& gid) {
 
 }  // namespace
 
-/// Attaches a QP to a group. A second attachment of the same QP has no effect, as with the kernel's uverbs.
+/// Attaches a QP to a group. Attaching a QP again has no effect, as with the kernel's uverbs.
 Outcome attach_mcast(Call& c) {
     const auto in = c.in<abi::McastRequest>();
     Qp* qp;

@@ -9,7 +9,7 @@
 namespace roci::host::objects {
 namespace {
 
-/// The queues that a type of QP has.
+/// The queues of a QP type.
 struct Needs {
     qp::Type type;
     bool send, receive;
@@ -40,7 +40,7 @@ Outcome check_cap(const abi::QpCap& cap, const Limits& l) {
     return done();
 }
 
-/// The objects that the handles of the request refer to.
+/// The objects to which the handles of the request refer.
 struct Parts {
     Pd* pd = nullptr;
     Cq* send_cq = nullptr;
@@ -77,7 +77,7 @@ Outcome check_request(Call& c, const abi::CreateQpRequest& in, const Needs*& nee
     return has_room(c.session.qps, kQpSlots, "QP");
 }
 
-/// Allocates the queues. Sets `cap` to the granted capabilities.
+/// Allocates the queues that the QP type needs. Sets `cap` to the capabilities of the allocated queues.
 Outcome lay_out(Call& c, const abi::CreateQpRequest& in, const Needs& needs, const Srq* srq, Qp& qp, qp::Spec& spec,
                 abi::QpCap& cap) {
     if (needs.send) {
@@ -97,7 +97,7 @@ Outcome lay_out(Call& c, const abi::CreateQpRequest& in, const Needs& needs, con
     return done();
 }
 
-/// Adds the QP to its engine, and publishes the QP's number so that the engine can find the QP of a packet.
+/// Adds the QP to its engine. Then adds the QP's number to the table in which engines look up the QP of a packet.
 Outcome start(State& state, Qp& qp, const qp::Spec& spec, const qp::Owner& owner) {
     qp.engine_side = state.qps.create(spec, owner);
     if (qp.engine_side == nullptr) return fail(ENOMEM, "no memory for another QP");
@@ -135,7 +135,7 @@ void answer(Call& c, const Qp& qp) {
     out.generation = owner.generation;
     out.qpn = s.qpn.value;
     out.engine = s.engine;
-    out.sq_depth = qp.attr.cap.max_send_wr != 0 ? s.sq.depth : 0;  // 0 if the QP's tag matching SRQ uses the send queue
+    out.sq_depth = qp.attr.cap.max_send_wr != 0 ? s.sq.depth : 0;  // 0 with a tag matching SRQ: only rocid uses the queue
     out.sq_stride = s.sq.stride;
     out.rq_depth = s.rq.depth;
     out.rq_stride = s.rq.stride;
@@ -171,7 +171,7 @@ Outcome create_qp(Call& c) {
     spec.send_cq = parts.send_cq != nullptr ? &parts.send_cq->ring : nullptr;
     spec.recv_cq = parts.recv_cq != nullptr ? &parts.recv_cq->ring : nullptr;
     spec.srq = parts.srq != nullptr ? parts.srq->engine_side : nullptr;
-    if (!matches_tags(parts.srq)) qp->attr.cap = cap;  // with tag matching, the client must not use the send queue
+    if (!matches_tags(parts.srq)) qp->attr.cap = cap;  // with a tag matching SRQ, the client must not use the send queue
     if (Outcome o = start(c.state, *qp, spec, {c.session.id, place.handle, place.generation}); o.failed()) {
         c.state.qpns.release(*number);
         return o;
@@ -212,7 +212,7 @@ Outcome destroy_qp(Call& c) {
     }
     if (!qp->groups.empty()) return fail(EBUSY, "the QP is attached to {} multicast groups; detach it first", qp->groups.size());
     if (!retire(c.state, *qp)) return wait_for_memory();
-    // Only other engines may still refer to the QP, because RemoveQp has removed all references of the QP's own engine.
+    // RemoveQp has removed all references of the QP's own engine, so the fence is only needed for other engines.
     if (c.state.engine_load.size() > 1) c.state.fence_all();
     free_resources(c.state, *qp);
     c.session.qps.erase(handle);

@@ -1,5 +1,5 @@
-// modify_qp checks the values of the attributes, resolves the path and commands the engine. Only the engine knows the QP's state,
-// so the engine decides whether the transition is legal (qp/attributes.hpp).
+// modify_qp checks the values of the attributes, resolves the path and sends a command to the engine. The engine holds the QP's
+// state, so the engine checks whether the transition is legal (qp/attributes.hpp).
 #include "host/objects/handlers.hpp"
 #include "host/paths/resolve.hpp"
 #include "qp/attributes.hpp"
@@ -10,7 +10,7 @@ namespace {
 
 constexpr uint32_t kMigrated = 0;  // value of enum ibv_mig_state
 
-/// One attribute's value as a number, and its permitted range.
+/// The permitted range of one attribute. `value` returns the attribute's value as a number.
 struct ValueRule {
     uint32_t bit;
     const char* name;
@@ -41,7 +41,7 @@ Outcome check_values(const Call& c, const abi::QpAttr& a, uint32_t mask) {
         const uint32_t v = r.value(a);
         if (v < r.least || v > r.most) return fail(EINVAL, "{} is {}, must be {} to {} here", r.name, v, r.least, r.most);
     }
-    // Controlled Q_Keys are reserved for privileged programs (IBA 10.2.5). Linux requires CAP_NET_RAW for them.
+    // Only privileged programs may set controlled Q_Keys (IBA 10.2.5). Linux requires CAP_NET_RAW for controlled Q_Keys.
     constexpr uint32_t kControlled = 0x80000000;
     if ((mask & qp::kAttrQkey) != 0 && (a.qkey & kControlled) != 0 && !c.state.privileged(c.session.who))
         return fail(EPERM, "Q_Key {:#x} is a controlled one; user {} may set those below {:#x}", a.qkey, c.session.who.uid,
@@ -50,8 +50,8 @@ Outcome check_values(const Call& c, const abi::QpAttr& a, uint32_t mask) {
     return done();
 }
 
-/// Resolves the path, and claims the peer QP for this user. If QPs of two users had the same peer QP, each could send into the
-/// other's connection.
+/// Resolves the path, and claims the peer QP for this user. If QPs of two users had the same peer QP, each user could send
+/// packets into the connection of the other user.
 Outcome set_path(Call& c, const Qp& qp, qp::Change& change, PeerClaim& claim) {
     const uint32_t remote = (change.mask & qp::kAttrDestQpn) != 0 ? change.attr.dest_qp_num : qp.attr.dest_qp_num;
     paths::ResolvedPath path;
@@ -66,7 +66,7 @@ Outcome set_path(Call& c, const Qp& qp, qp::Change& change, PeerClaim& claim) {
     return done();
 }
 
-/// Stores the attributes for query_qp, one line per attribute.
+/// Stores the attributes that `mask` selects, for query_qp.
 void remember(abi::QpAttr& to, const abi::QpAttr& from, uint32_t mask) {
     const auto set = [mask](uint32_t bit, auto& target, const auto& value) {
         if ((mask & bit) != 0) target = value;
@@ -86,12 +86,12 @@ void remember(abi::QpAttr& to, const abi::QpAttr& from, uint32_t mask) {
     set(qp::kAttrMaxDestRdAtomic, to.max_dest_rd_atomic, from.max_dest_rd_atomic);
     set(qp::kAttrPathMigState, to.path_mig_state, from.path_mig_state);
     set(qp::kAttrDestQpn, to.dest_qp_num, from.dest_qp_num);
-    set(qp::kAttrRqPsn, to.rq_psn, from.rq_psn);  // the initial PSNs; query_qp returns the current ones
+    set(qp::kAttrRqPsn, to.rq_psn, from.rq_psn);  // the initial PSN; query_qp returns the current PSN
     set(qp::kAttrSqPsn, to.sq_psn, from.sq_psn);
 }
 
-/// Sends the change to the engine, which checks whether the transition is legal. If the transition is legal and the change is not
-/// a trial, the engine executes the transition.
+/// Sends the change to the engine. The engine checks whether the transition is legal. It executes a legal transition unless
+/// `change.trial` is set.
 Outcome command(State& state, const Qp& qp, const qp::Change& change, qp::Decision& step) {
     engine::ModifyQp command{.qp = qp.engine_side.get(), .change = &change, .step = &step};
     const int error = state.execute(qp.spec().engine, command);
@@ -101,7 +101,7 @@ Outcome command(State& state, const Qp& qp, const qp::Change& change, qp::Decisi
     return fail(error, "the engine refused to take the QP to {}", qp::state_name(step.to));
 }
 
-/// Translates the request to a change. Checks the attributes' values and the path, because the engine does not check them.
+/// Translates the request to a change. Checks the attributes' values and resolves the path, because the engine does neither.
 Outcome translate(Call& c, const abi::ModifyQpRequest& in, const Qp& qp, qp::Change& change, PeerClaim& peer) {
     change.mask = in.mask & ~qp::ignored_attributes(qp.spec().type);
     change.attr = in.attr;
@@ -111,8 +111,8 @@ Outcome translate(Call& c, const abi::ModifyQpRequest& in, const Qp& qp, qp::Cha
     return (change.mask & qp::kAttrAv) != 0 ? set_path(c, qp, change, peer) : done();
 }
 
-/// Executes a transition by one command. If translate() fails or has to wait, the command is a trial that only checks whether the
-/// transition is legal. So an illegal transition is refused at once, even if the neighbour's address is not known yet.
+/// Executes a transition by one command. If translate() fails or has to wait, the command only checks whether the transition is
+/// legal. So an illegal transition is refused at once, even if the neighbour's MAC address is not known yet.
 Outcome modify_once(Call& c, const abi::ModifyQpRequest& in, Qp& qp) {
     qp::Change change;
     PeerClaim peer;
@@ -127,7 +127,8 @@ Outcome modify_once(Call& c, const abi::ModifyQpRequest& in, Qp& qp) {
         qp.attr = {};
         qp.attr.cap = cap;
     }
-    // In RESET and ERR the QP sends nothing, and only RESET leads out of ERR. So another user's QP may connect to the same peer.
+    // A QP in RESET or ERR sends nothing, and ERR can only be left to RESET. So another user's QP may connect to the same peer
+    // QP.
     if (steps && (step.to == qp::State::reset || step.to == qp::State::err)) qp.peer = {};
     if (steps) qp.steps.add(step.at, step.to);
     remember(qp.attr, change.attr, change.mask);
@@ -136,7 +137,7 @@ Outcome modify_once(Call& c, const abi::ModifyQpRequest& in, Qp& qp) {
     return done();
 }
 
-/// Calls modify_once() and stores the text of a refusal for `roci why`.
+/// Calls modify_once(). If it refuses the request, stores the error text for `roci why`.
 Outcome modify_told(Call& c, const abi::ModifyQpRequest& in, Qp& qp) {
     Outcome o = modify_once(c, in, qp);
     if (o.waits_for || o.waits_for_memory) return o;

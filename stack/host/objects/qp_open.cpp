@@ -1,5 +1,5 @@
-// XRC targets that several sessions have open (ibv_open_qp(3)). Each session has its own handle. Closing the last handle destroys
-// the QP.
+// XRC targets that several sessions have opened (ibv_open_qp(3)). Each session has its own handle of the QP. Closing the last
+// handle destroys the QP.
 #include <algorithm>
 
 #include "host/objects/handlers.hpp"
@@ -9,9 +9,9 @@ namespace roci::host::objects {
 namespace {
 
 constexpr auto kTarget = uint32_t(qp::Type::xrc_recv);
-constexpr size_t kMostHolders = 1024;  ///< limits the duration of the search when a handle is closed
+constexpr size_t kMostHolders = 1024;  ///< limits the time of the linear search in leave()
 
-/// Changes the owner of a QP. Engines know only one owner per QP. Called when the owner closes its handle.
+/// Changes the owner of a QP in the engine, which stores only one owner per QP. Called when the owner closes its handle.
 void move_to(State& state, Qp& qp, const qp::Owner& owner) {
     state.execute(qp.spec().engine, engine::MoveQp{.qp = qp.engine_side.get(), .owner = &owner});
 }

@@ -49,7 +49,7 @@ Outcome add_chunk(Call& c) {
 Outcome lay_out_sq(Session& session, const SqShape& shape, ArenaBlock& block, rings::SqView& view) {
     if (Outcome o = session.arena.allocate(shape.bytes(), block); o.failed()) return o;
     view.shared = reinterpret_cast<abi::SqShared*>(block.base());
-    view.shared->idle = 1;  // no engine watches a new QP, so the first post must ring the doorbell
+    view.shared->idle = 1;  // engines do not poll the queue of a new QP, so the first post must ring the doorbell
     view.depth = shape.depth;
     view.stride = shape.stride;
     return done();

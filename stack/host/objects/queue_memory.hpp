@@ -16,8 +16,8 @@ struct RqShape {
     uint64_t bytes() const { return sizeof(abi::RqShared) + uint64_t(depth) * stride; }
 };
 
-/// Returns the smallest shape for the requested capabilities. max_inline is the space that a slot has behind its head, up to the
-/// limit. A queue of 0 entries gets one entry, so that every ring has a slot.
+/// Returns the smallest shape for the requested capabilities. max_inline is the space in a slot behind the WQE's head, up to
+/// Limits::max_inline. If 0 entries are requested, the queue gets one entry.
 SqShape sq_shape(const abi::QpCap& asked, const Limits& limits);
 RqShape rq_shape(uint32_t max_wr, uint32_t max_sge);
 

@@ -1,4 +1,4 @@
-// Shared receive queues. One engine serves an SRQ and all its QPs.
+// Shared receive queues. One engine serves an SRQ and all QPs of the SRQ.
 #include "host/objects/queue_memory.hpp"
 
 #include "host/objects/handlers.hpp"
@@ -20,7 +20,7 @@ Outcome check_size(const Call& c, const abi::CreateSrqRequest& in) {
     return has_room(c.session.srqs, caps.max_srqs, "SRQ");
 }
 
-/// The XRC domain and the CQ of an XRC SRQ. Both are nullptr for other types of SRQs.
+/// The XRC domain and the CQ of an XRC SRQ. Both pointers are nullptr for other types of SRQs.
 struct XrcParts {
     Xrcd* xrcd = nullptr;
     Cq* cq = nullptr;
@@ -72,7 +72,7 @@ Outcome create_srq(Call& c) {
     spec.pd = pd->number;
     set_xrc_parts(spec, xrc);
     srq->engine_side = qp::create_srq(spec, queue);
-    // The request's limit is not passed to the engine, because ibv_create_srq(3) ignores it.
+    // The engine does not get the request's SRQ limit, because ibv_create_srq(3) ignores the limit.
     if (const int error = c.state.execute(spec.engine, engine::AddSrq{.srq = srq->engine_side}); error != 0) {
         qp::free(srq->engine_side);
         c.state.srqns.release(*number);
@@ -93,7 +93,8 @@ Outcome create_srq(Call& c) {
 
 namespace {
 
-/// Checks the new depth and limit of the SRQ. A request may change one or both of them (ibv_modify_srq(3)).
+/// Checks the new depth and limit of the SRQ. A request may change the depth, the limit, or both (ibv_modify_srq(3)). Sets
+/// `depth` to the new depth.
 Outcome check_change(Call& c, Srq& srq, const abi::ModifySrqRequest& in, uint32_t& depth) {
     const uint32_t most = c.state.caps.max_srq_wr;
     if ((in.mask & ~(kSrqMaxWr | kSrqLimit)) != 0) return fail(EINVAL, "unknown SRQ attributes {:#x}", in.mask);
@@ -110,7 +111,7 @@ Outcome check_change(Call& c, Srq& srq, const abi::ModifySrqRequest& in, uint32_
     return done();
 }
 
-/// Moves the queued requests to a new ring. The engine executes the move between two of its rounds.
+/// Moves the queued receive requests to a new ring. The engine executes the move between two rounds.
 Outcome resize(Call& c, Srq& srq, uint32_t depth) {
     const rings::RqView& now = srq.queue();
     const RqShape shape{depth, now.stride, now.max_sge};

@@ -16,7 +16,7 @@ Outcome check_tag_size(const abi::CreateSrqRequest& in) {
 qp::TagSpec locate(std::byte* base, const abi::TagQueue& q) {
     qp::TagSpec t;
     t.shared = reinterpret_cast<abi::TagShared*>(base);
-    t.shared->idle = 1;  // no engine watches a new ring, so the first post must ring the doorbell
+    t.shared->idle = 1;  // engines do not poll a new ring, so the first post must ring the doorbell
     t.ops = reinterpret_cast<const abi::TagOp*>(base + sizeof(abi::TagShared));
     t.given_back = reinterpret_cast<uint32_t*>(base + sizeof(abi::TagShared) + q.depth * sizeof(abi::TagOp));
     t.depth = q.depth;

@@ -16,18 +16,18 @@ inline constexpr abi::TagCaps kTagCaps{.max_rndv_hdr_size = qp::kMaxRndvRequest,
                                        .max_sge = abi::kMaxTagSge,
                                        .reserved = 0};
 
-/// Limit of QPs per session. The handle of a QP is also its doorbell slot, so all handles must be below kFirstTagSlot, the first
-/// slot of tag matching SRQs. HandleTable keeps up to kRest freed handles unused, and one further slot is a reserve.
+/// Limit of QPs per session. The handle of a QP is also the QP's doorbell slot. So all handles must be below kFirstTagSlot, the
+/// first slot of tag matching SRQs. HandleTable keeps up to kRest freed handles unused. One further slot is a reserve.
 inline constexpr uint32_t kQpSlots = abi::kFirstTagSlot - uint32_t(HandleTable<Qp>::kRest) - 1;
 
-/// Allocates the ring of operations and a doorbell slot, and takes a reference to the CQ. The caller has set spec.engine. Does
-/// nothing for other types of SRQs.
+/// For a tag matching SRQ, allocates the ring of operations and a doorbell slot, and takes a reference to the CQ. The caller has
+/// set spec.engine. Does nothing for other types of SRQs.
 Outcome add_tag_matching(Call& c, const abi::CreateSrqRequest& in, Srq& srq, qp::SrqSpec& spec, abi::TagQueue& reply);
-/// Checks the type and PD of a QP that uses a tag matching SRQ. Accepts every request if `srq` is of another type or nullptr.
+/// Checks the type and PD of a QP that uses a tag matching SRQ. If `srq` is nullptr or of another type, accepts every request.
 Outcome check_tag_qp(const abi::CreateQpRequest& in, const Pd& pd, const Srq* srq);
 inline bool matches_tags(const Srq* srq) { return srq != nullptr && srq->spec().tags.shared != nullptr; }
-/// Returns the capabilities of the send queue of a QP with a tag matching SRQ. rocid sends the READs and FINs of matched
-/// rendezvous messages by this send queue. The client cannot post to it.
+/// Returns the capabilities of the send queue of a QP with a tag matching SRQ. rocid posts the READs and FINs of matched
+/// rendezvous messages to this send queue. The client cannot post to this send queue.
 abi::QpCap rendezvous_cap();
 
 }  // namespace roci::host::objects

@@ -1,5 +1,5 @@
-// Allocates and frees memory windows. A QP binds a window's key to a part of a region by a work request. Engines bind and
-// invalidate windows (mem/window.cpp).
+// Allocates and frees memory windows. A work request binds a window to a part of a memory region. Engines bind and invalidate
+// windows (mem/window.cpp).
 #include "host/objects/handlers.hpp"
 
 namespace roci::host::objects {
@@ -31,7 +31,7 @@ Outcome alloc_mw(Call& c) {
     return done();
 }
 
-/// Frees a bound or unbound window. Afterwards its key is invalid for peers.
+/// Frees a bound or unbound window. Afterwards the window's key is invalid.
 Outcome dealloc_mw(Call& c) {
     const uint32_t handle = c.in<abi::HandleRequest>().handle;
     Mw* mw;
@@ -48,7 +48,7 @@ void free_resources(State& state, Mw& mw) {
     mem::let_go(state.shared.keys, *mw.region);
     const Key last = mw.region->key;
     state.key_variant[last.index()] =
-        uint8_t(last.value);  // the last bind chose the key's low byte; the slot's next key gets another low byte
+        uint8_t(last.value);  // a bind changes the key's low byte; the next key of this index must have a different low byte
     state.keys.release(last.index());
 }
 

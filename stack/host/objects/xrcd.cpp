@@ -1,5 +1,5 @@
-// XRC domains. All sessions that open a domain with the same file on the same device share it (ibv_open_xrcd(3)). The domain is
-// destroyed with its last handle.
+// XRC domains. Sessions that open a domain with the same file on the same device share the domain (ibv_open_xrcd(3)). Closing the
+// last handle destroys the domain.
 
 #include "host/objects/handlers.hpp"
 

@@ -25,7 +25,8 @@ bool on_link(const DeviceConfig& device, const Gid& dest) {
     return false;
 }
 
-/// Finds the next hop by the configuration: the destination itself if it is on the link, otherwise the gateway.
+/// Sets `next` to the next hop according to the configuration. If `dest` is on the link, the next hop is `dest`. Otherwise the
+/// next hop is the gateway.
 Outcome own_next_hop(const DeviceConfig& device, const Gid& dest, Gid& next) {
     next = dest;
     if (on_link(device, dest)) return done();
@@ -50,13 +51,14 @@ Outcome next_hop(State& state, uint32_t device, const Gid& source, const Gid& de
 
 void send_frame(State& state, neighbour::Frame& frame) {
     if (const uint16_t vlan = state.devices[frame.port].vlan; vlan != 0 && !neighbour::insert_tag(frame, vlan)) return;
-    // If the port is full, the frame is lost. The cache repeats a lost solicitation.
+    // If the port's transmit queue is full, the frame is lost. The cache repeats a lost solicitation.
     (void)state.execute(0, engine::SendFrame{.frame = &frame});
 }
 
 // ---- sending solicitations ------------------------------------------------------------------------------------------
 
-/// Returns the source address for a solicitation: if possible an address in the target's subnet, so that the target can answer.
+/// Returns the source address for a solicitation. Prefers an address in the target's subnet, so that the target can answer.
+/// Returns a zero GID if the device has no address of the target's family.
 Gid address_near(const DeviceConfig& device, const Gid& target) {
     Gid any;
     for (size_t i = 0; i < device.gids.size(); ++i) {
@@ -87,8 +89,8 @@ void ask(State& state, const neighbour::Question& q) {
 void on_solicitation(State& state, uint32_t port, const Message& m) {
     const DeviceConfig& device = state.devices[port];
     const bool ours = has_gid(device, m.target);
-    // A neighbour that solicits our address will send us packets that we answer, so a solicitation of our address may create a
-    // cache entry. Any other solicitation only updates an existing entry (RFC 826, RFC 4861 7.2.3).
+    // A neighbour that solicits an address of this device will soon send packets to this device. So such a solicitation may
+    // create a cache entry. Any other solicitation only updates an existing entry (RFC 826, RFC 4861 7.2.3).
     if (!m.sender.is_zero() && !m.link.is_zero() && on_link(device, m.sender) && !has_gid(device, m.sender))
         state.neighbours->cache.heard({port, m.sender}, m.link, state.now, ours);
     if (!ours) return;
@@ -122,7 +124,7 @@ void on_frame(State& state, const neighbour::Frame& frame) {
     const bool to_group = (frame.bytes[0] & 1) != 0;
     if (!to_group && !std::equal(device.mac.bytes.begin(), device.mac.bytes.end(), frame.bytes.begin())) return;
     const Message m = neighbour::parse(frame.bytes.data(), frame.length);
-    if (m.from == device.mac) return;  // our own frame
+    if (m.from == device.mac) return;  // a frame that this device has sent
     if (m.kind == Kind::solicitation) return on_solicitation(state, frame.port, m);
     if (m.kind == Kind::advertisement) return on_advertisement(state, frame.port, m);
     if (m.kind == Kind::echo) on_echo(state, frame.port, m, frame);
@@ -157,8 +159,8 @@ bool is_waited_for(const Neighbours& n, const neighbour::Key& key) {
            std::ranges::find(n.ids, key, &HeldId::neighbour) != n.ids.end();
 }
 
-/// Removes the entries from `list` for which `ends` returns true. Permits the eviction of cache entries for which nothing waits
-/// any more.
+/// Removes from `list` the entries for which `ends` returns true. If no request and no id waits for a neighbour any more, permits
+/// the eviction of the neighbour's cache entry.
 template <class Held, class Ends>
 void stop_waiting(State& state, std::vector<Held>& list, Ends ends) {
     Neighbours& n = *state.neighbours;
@@ -181,12 +183,12 @@ void expire_ids(State& state) {
     });
 }
 
-/// Finds the next hop to `dest` and looks up its MAC address in the neighbour cache.
+/// Finds the next hop to `dest` and looks up the MAC address of the next hop in the neighbour cache.
 Outcome look_up_link(State& state, uint32_t device, const Gid& source, const Gid& dest, MacAddress& mac) {
     neighbour::Key key{device, {}};
     if (Outcome o = next_hop(state, device, source, dest, key.address); o.failed()) return o;
     if (state.devices[device].resolver == Resolver::socket) {
-        mac = state.devices[device].mac;  // a placeholder, because the kernel finds the MAC address of the next hop
+        mac = state.devices[device].mac;  // a placeholder: the kernel itself finds the MAC address of the next hop
         return done();
     }
     if (neighbour::is_multicast(key.address)) return fail(EINVAL, "{} is a multicast address", to_text(dest));
@@ -201,7 +203,7 @@ Outcome look_up_link(State& state, uint32_t device, const Gid& source, const Gid
     return o;
 }
 
-/// Looks up a MAC address that was learnt from received frames, for a port that cannot resolve neighbours.
+/// For a port that cannot resolve neighbours: looks up a MAC address that overhear() has stored.
 Outcome recall(State& state, uint32_t device, const Gid& dest, MacAddress& mac) {
     const auto known = state.neighbours->cache.recall({device, dest});
     if (!known)

@@ -1,5 +1,6 @@
-// Resolves MAC addresses for the conductor by the port's DeviceConfig::resolver. A request that needs an unknown MAC address is
-// held and run again when the resolution has ended. Other requests do not wait.
+// Resolves MAC addresses for the conductor. The method depends on DeviceConfig::resolver of the device. If a request needs an
+// unknown MAC address, the conductor stores the request and runs it again when the resolution has ended. Other requests do not
+// wait.
 #pragma once
 
 #include <deque>
@@ -12,7 +13,8 @@
 
 namespace roci::host::paths {
 
-/// A request that waits for a neighbour. A session has at most one, because a client waits for the reply before its next request.
+/// A request that waits for a neighbour. A session has at most one such request, because a client waits for the reply before it
+/// sends the next request.
 struct HeldRequest {
     uint32_t session = 0;
     neighbour::Key neighbour;
@@ -32,29 +34,30 @@ struct SettledId {
 struct Neighbours {
     neighbour::Cache cache;
     std::vector<HeldRequest> requests;  ///< waiting requests
-    std::deque<HeldRequest> ready;      ///< requests to be run again, because the neighbour is resolved or does not answer
-    std::vector<HeldId> ids;            ///< ids of rdma_cm that wait
-    std::deque<SettledId> settled_ids;  ///< ids whose resolution has ended, for rdma_cm
+    std::deque<HeldRequest> ready;      ///< requests to be run again, because their resolution has succeeded or failed
+    std::vector<HeldId> ids;            ///< waiting ids of rdma_cm
+    std::deque<SettledId> settled_ids;  ///< ids of rdma_cm whose resolution has succeeded or failed
     uint64_t echoes = 0, conflicts = 0;
 };
 
-/// Finds the destination MAC address of frames from `device` to `dest`. While the address is being resolved, the result has
-/// Outcome::waits_for set. Fails with ENETUNREACH if there is no route, with ETIMEDOUT if the neighbour does not answer, and with
-/// EHOSTUNREACH if the address is unknown and the port cannot resolve neighbours.
+/// Finds the destination MAC address of frames from `device` to `dest`. Fails with EAGAIN and sets Outcome::waits_for while the
+/// address is being resolved. Fails with ENETUNREACH if there is no route, and with ETIMEDOUT if the neighbour does not answer.
+/// Fails with EHOSTUNREACH if the address is unknown and the port cannot resolve neighbours.
 Outcome find_neighbour(State&, uint32_t device, const Gid& source, const Gid& dest, MacAddress& mac);
-/// Stores the source MAC address of a frame from `peer`, for ports that cannot resolve neighbours (Resolver::none).
+/// If the port cannot resolve neighbours (Resolver::none), stores the source MAC address of a frame from `peer`. Otherwise does
+/// nothing.
 void overhear(State&, uint32_t device, const Gid& peer, const MacAddress& mac);
-/// Processes received frames of ports with Resolver::own, and the timers of the cache. Moves requests and ids whose resolution
-/// has ended to `ready` and `settled_ids`.
+/// Processes received frames of ARP, neighbour discovery and echo, and the timers of the cache. Sends due solicitations. Moves
+/// requests and ids whose resolution has ended to `ready` and `settled_ids`.
 void service(State&);
-/// Sends the solicitations of the cache.
+/// Sends the solicitations that the cache has queued.
 void ask_neighbours(State&);
 Nanos next_deadline(const State&);
 void forget_requests(State&, uint32_t session);
 void forget_session(State&, uint32_t session);
 void forget_id(State&, uint32_t session, uint32_t id);
-/// Announces the addresses of a device with Resolver::own on its link, so that neighbours correct outdated entries of their
-/// caches.
+/// Announces the addresses of a device on its link, so that neighbours correct outdated entries of their caches. Does nothing if
+/// the device does not have Resolver::own.
 void announce(State&, uint32_t device);
 
 }  // namespace roci::host::paths

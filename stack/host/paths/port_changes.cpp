@@ -11,7 +11,7 @@ namespace {
 
 constexpr uint32_t kPortNumber = 1;
 
-/// Publishes the device's addresses to the engines.
+/// Replaces the device's addresses in the table that the engines read.
 void publish(State& state, uint32_t device) {
     const DeviceConfig& d = state.devices[device];
     auto next = port_addresses(d);
@@ -20,8 +20,8 @@ void publish(State& state, uint32_t device) {
     state.addresses[device] = std::move(next);
 }
 
-/// Replaces the addresses of a device. An address that remains keeps its index, because QPs, address handles and programs refer
-/// to the index. A new address gets the first free index. Returns true if an address was added or removed.
+/// Replaces the addresses of a device. An address that remains keeps its index, because QPs, address handles and programs store
+/// this index. A new address gets the first free index below `most`. Returns true if an address was added or removed.
 bool replace(DeviceConfig& d, std::span<const DeviceAddress> now, size_t most) {
     bool changed = false;
     d.prefixes.resize(d.gids.size());

@@ -1,4 +1,4 @@
-// Changes a device in use: its addresses (those of the kernel interface, if the port has one) and its link.
+// Changes the addresses and the link state of a device in use.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace roci::host::paths {
 
-/// Returns the data of a device for the engines.
+/// Returns the addresses and settings of a device that engines read.
 std::unique_ptr<io::PortAddresses> port_addresses(const DeviceConfig& device);
 
 // See Conductor::set_addresses and Conductor::set_link.

@@ -13,7 +13,7 @@ using wire::to_text;
 constexpr uint32_t kFlowLabelMask = 0xfffff;
 constexpr uint8_t kDefaultHopLimit = 64;
 constexpr uint32_t kPortNumber = 1;
-constexpr uint32_t kPriorityShift = 13;  // position in a VLAN tag; the service level is used as the priority, as with NICs
+constexpr uint32_t kPriorityShift = 13;  // position in a VLAN tag; the priority is the service level, as with NICs
 
 Outcome check_vector(const DeviceConfig& device, const abi::AhAttr& av) {
     if (av.is_global == 0) return fail(EINVAL, "address without GRH: RoCE addresses are GIDs, set is_global = 1 and grh.dgid");
@@ -70,8 +70,8 @@ Outcome resolve_path(State& state, uint32_t device, const abi::AhAttr& av, FlowE
     s.udp_source = own.udp_source != 0 ? own.udp_source : udp_source_port(s.flow_label, ends);
     out.multicast = neighbour::is_multicast(s.dest_gid);
     out.to_itself = !out.multicast && has_gid(own, s.dest_gid);
-    // Some programs set hop limit 1 (ibv_rc_pingpong), and no router would forward their packets. So on a port with neighbours
-    // the program's hop limit is not used, as with kernel drivers.
+    // Some programs, such as ibv_rc_pingpong, set hop limit 1. No router would forward their packets. So a unicast path of a port
+    // with neighbours uses the default hop limit, as with kernel drivers.
     if (own.resolver != Resolver::none && !out.multicast) s.hop_limit = kDefaultHopLimit;
     return find_mac(state, device, av, out);
 }

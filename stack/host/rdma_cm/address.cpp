@@ -51,9 +51,8 @@ std::optional<Gid> source_for(const DeviceConfig& device, const Gid& dest) {
     return best;
 }
 
-/// Selects the device and source address for `dest`. If `dest` belongs to a device of this rocid, selects that device's peer on
-/// the loopback, or the device itself if it has no peer. Otherwise selects the address with the longest common prefix with
-/// `dest`.
+/// Selects the device and source address for `dest`. If `dest` is an address of a device D of this rocid, selects the loopback
+/// peer of D, or D itself if D has no peer. Otherwise selects the address with the longest common prefix with `dest`.
 std::optional<Place> route_to(const State& state, const Gid& dest) {
     if (const auto owner = place_of(state, dest)) {
         const std::string& peer = state.devices[owner->device].peer;
@@ -71,8 +70,8 @@ std::optional<Place> route_to(const State& state, const Gid& dest) {
     return best;
 }
 
-/// Returns the device and address for 127.0.0.1 and ::1: the first address of the family that is not link-local, otherwise the
-/// first link-local one. As in rdma_cm, this is usually the first device.
+/// Returns the device and address for 127.0.0.1 or ::1. Returns the first address of the family that is not link-local. If all
+/// addresses of the family are link-local, returns the first address.
 std::optional<Place> loopback_of(const State& state, bool ipv4) {
     std::optional<Place> link_local;
     for (uint32_t d = 0; d < state.devices.size(); ++d)
@@ -84,9 +83,10 @@ std::optional<Place> loopback_of(const State& state, bool ipv4) {
     return link_local;
 }
 
-/// Returns true if a device has a kernel interface. Some programs (libfabric) find devices by their interfaces. If there are
-/// interfaces, binding to 127.0.0.1 selects no device, as in the kernel, so that such programs try all devices. Without
-/// interfaces such programs know only 127.0.0.1, so binding to 127.0.0.1 selects the device of loopback_of().
+/// Returns true if a device has a kernel interface. Some programs, such as libfabric, find devices by their kernel interfaces. If
+/// a device has an interface, binding to 127.0.0.1 selects no device, as in the kernel, so that such programs try all devices. If
+/// no device has an interface, such programs try only 127.0.0.1. So binding to 127.0.0.1 then selects the device of
+/// loopback_of().
 bool has_interfaces(const State& state) {
     return std::any_of(state.devices.begin(), state.devices.end(),
                        [](const DeviceConfig& d) { return d.resolver == Resolver::kernel || d.resolver == Resolver::socket; });
@@ -170,7 +170,8 @@ Outcome bind_to(State& state, uint32_t session, CmId& id, const abi::CmAddress& 
     return done();
 }
 
-/// Ends the resolution of an address. After an error the id is in the state `bound`, so that the program may try again.
+/// Ends the resolution of an address and queues the event. After an error the id is in the state `bound`, so that the program can
+/// call rdma_resolve_addr again.
 void settle_address(State& state, uint32_t session, CmId& id, int error) {
     CmEvent event;
     id.state = error == 0 ? IdState::addr_resolved : IdState::bound;
@@ -216,8 +217,8 @@ Outcome bind(Call& c) {
 
 namespace {
 
-/// Binds an unbound id to the source address of the call or, if there is none, to the wildcard address of the destination's
-/// family.
+/// Binds an unbound id to the source address of the call. If the call has no source address, binds the id to the wildcard address
+/// of the destination's family.
 Outcome bind_source(Call& c, CmId& id, const abi::CmResolveRequest& in) {
     abi::CmAddress source = in.source;
     if (source.family == 0) source.family = in.dest.family;
@@ -226,8 +227,8 @@ Outcome bind_source(Call& c, CmId& id, const abi::CmResolveRequest& in) {
     return bind_to(c.state, c.session.id, id, source);
 }
 
-/// Selects the device and source address for `dest` if the id has none yet. Replaces a loopback or wildcard address in `dest` by
-/// the device's address.
+/// If the id has no device yet, selects the device and source address for `dest`. Replaces a loopback or wildcard address in
+/// `dest` by the device's address.
 Outcome choose_device(State& state, CmId& id, uint16_t family, Gid& dest) {
     const bool own = is_any(dest) || is_loopback(dest);
     if (own) {
@@ -255,7 +256,7 @@ Outcome resolve_addr(Call& c) {
     if (Outcome o = check_address(in.dest); o.failed()) return o;
     if (id->state != IdState::idle && id->state != IdState::bound)
         return fail(EINVAL, "the id has a resolved address already, or listens");
-    // The number of waiting events is limited, because a program can repeat a failed resolution, and each one adds an event.
+    // A program can repeat a failed resolution. Each resolution adds an event, so the number of waiting events is limited.
     constexpr uint32_t kMostWaiting = 64;
     if (id->events_waiting >= kMostWaiting)
         return fail(ENOMEM, "the id has {} events that were not fetched, the limit", id->events_waiting);

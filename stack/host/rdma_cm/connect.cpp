@@ -30,7 +30,8 @@ void set_types(cm::ConnectSpec& s, qp::Type type) {
     s.extended_transport = cm::kExtendedXrc;
 }
 
-/// Returns the path MTU of our port. If the peer is a device of this rocid with a smaller MTU, returns the peer's.
+/// Returns the path MTU of the id's device. If the peer is a device of this rocid with a smaller MTU, returns the MTU of the
+/// peer.
 uint32_t path_mtu(const State& state, const CmId& id) {
     uint32_t mtu = active_mtu(state.devices[*id.device]);
     for (const DeviceConfig& d : state.devices)
@@ -38,7 +39,7 @@ uint32_t path_mtu(const State& state, const CmId& id) {
     return mtu;
 }
 
-/// Fails with EACCES if the QP belongs to another user. Without this check, a user could connect the QP of another user.
+/// Fails with EACCES if the QP belongs to another user.
 Outcome check_qpn(const Call& c, uint32_t qpn) {
     const qp::Qp* qp = c.state.shared.qps.find(qpn & kMask24);
     const Session* owner = qp != nullptr ? c.state.find(qp::owner_of(*qp).session) : nullptr;
@@ -133,8 +134,8 @@ void init_attributes(const CmId& id, const cm::Connection* conn, abi::CmQpAttrRe
     if (conn != nullptr) r.attr.qp_access_flags = kRemoteWrite | (reliable(id.qp_type) ? kRemoteRead | kRemoteAtomic : 0);
 }
 
-/// Sets the attributes for RTR. The starting PSN in a message is the first PSN that the sender of the message expects to receive
-/// (IBA 12.7.31; as in Linux). So rq_psn is the PSN of our own message.
+/// Sets the attributes for RTR. The starting PSN in a CM message is the first PSN that the sender of the message expects to
+/// receive (IBA 12.7.31; as in Linux). So rq_psn is the PSN in the id's own CM message.
 void rtr_attributes(const State& state, const CmId& id, const cm::Connection& conn, abi::CmQpAttrReply& r) {
     r.mask = qp::kAttrState | qp::kAttrAv | qp::kAttrPathMtu | qp::kAttrDestQpn | qp::kAttrRqPsn;
     r.attr.qp_state = kStateRtr;

@@ -1,4 +1,5 @@
-// Converts events of the communication manager to events of ids. Receives and sends MADs.
+// Converts events of the communication manager (cm/manager.hpp) to events of ids. Receives and sends MADs. Implements the
+// requests that fetch and write events.
 #include <algorithm>
 #include <cstring>
 
@@ -17,7 +18,7 @@ void set_private(abi::CmParam& p, std::span<const uint8_t> data) {
     std::copy_n(data.begin(), p.private_length, p.private_data);
 }
 
-/// Copies the parameters of a REQ. The peer's initiator depth is our responder resources, and vice versa.
+/// Copies the parameters of a REQ. The peer's initiator depth becomes the local responder resources, and vice versa.
 void set_request_param(abi::CmParam& p, const cm::Req& req) {
     p.qpn = req.qpn;
     p.responder_resources = req.initiator_depth;
@@ -40,7 +41,8 @@ qp::Type accepting_type(const cm::Connection& conn, const CmId& listener) {
     return !conn.datagram && conn.req.service == cm::Service::extended ? qp::Type::xrc_recv : listener.qp_type;
 }
 
-/// Adds an id for a connection request. Returns true if the listener's program gets an event.
+/// Adds an id for a connection request and queues an event for the listener. Returns false if the backlog is full, or if the
+/// request does not fit the listener.
 bool add_child(State& state, uint32_t session, CmId& listener, const Event& e) {
     CmClient& client = state.cm->client(session);
     const cm::Connection& conn = *state.cm->manager.find(e.connection);
@@ -140,7 +142,7 @@ constexpr Mapping kMappings[] = {
 void on_reply(State& state, CmId& id, CmEvent& out) {
     const cm::Rep& rep = state.cm->manager.find(id.connection)->rep;
     set_reply_param(out.param, rep);
-    // Neither end may exceed the limit of the other end.
+    // Limits the values of this end to the values of the other end.
     id.responder_resources = std::min(id.responder_resources, rep.initiator_depth);
     id.initiator_depth = std::min(id.initiator_depth, rep.responder_resources);
 }
@@ -179,19 +181,19 @@ void send_one(State& state, const cm::Outgoing& m) {
     av.port_num = 1;
     av.is_global = 1;
     paths::ResolvedPath path;
-    if (paths::resolve_path(state, m.to.port, av, {1, m.dest.value}, path).failed()) return;  // the message is treated as lost
+    if (paths::resolve_path(state, m.to.port, av, {1, m.dest.value}, path).failed()) return;  // the message is dropped
     io::GsiSend send;
     send.port = m.to.port;
     send.path = wire::make_path(path.spec);
     send.dest = m.dest;
     send.mad = m.mad;
-    state.engines.submit(0, engine::SendGsi{send});  // if the port is full, the message is lost; the manager repeats requests
+    state.engines.submit(0, engine::SendGsi{send});  // a message that is lost here is repeated
 }
 
 bool exists(const CmClient& client, uint32_t handle, uint32_t generation) {
     return client.ids.find(handle) != nullptr && client.ids.generation(handle) == generation;
 }
-/// Returns true if the event's id or, for CONNECT_REQUEST, the new id was destroyed.
+/// Returns true if the event's id was destroyed. For CONNECT_REQUEST, also returns true if the new id was destroyed.
 bool stale(const CmClient& client, const CmEvent& e) {
     return !exists(client, e.id, e.id_generation) || (e.child != abi::kNoHandle && !exists(client, e.child, e.child_generation));
 }
@@ -208,9 +210,9 @@ void push_event(State& state, uint32_t session, CmId& id, CmEvent event) {
     state.platform.signal_channel(session, kCmChannelBase + id.channel, state.cm->next_signal++);
 }
 
-/// An event of a destroyed id is usually removed when the event reaches the head of the queue. If more than half of the queue are
-/// events of destroyed ids, all of these are removed at once. To search the queue for each destroyed id would take quadratic
-/// time.
+/// Usually get_event() removes an event of a destroyed id when the event reaches the head of the queue. If more than half of the
+/// queue's events belong to destroyed ids, this function removes all of these events at once. A search for the events of each
+/// destroyed id would take quadratic time.
 void forget_events(CmClient& client, uint32_t handle, uint32_t count) {
     constexpr uint32_t kFew = 32;
     CmChannel* channel = client.channels.find(handle);
@@ -315,7 +317,7 @@ void reclaim(State& state, uint32_t session) {
     if (it == state.cm->clients.end()) return;
     std::vector<uint32_t> all;
     it->second.ids.each([&](uint32_t h, CmId&) { all.push_back(h); });
-    for (const uint32_t h : all)  // destroying a listener also destroys the requests that arrived at it
+    for (const uint32_t h : all)  // destroying a listener also destroys the ids of its requests
         if (CmId* id = it->second.ids.find(h)) destroy(state, session, *id);
     it->second.channels.each(
         [&](uint32_t handle, CmChannel&) { state.platform.close_event_pipe(session, kCmChannelBase + handle); });

@@ -1,4 +1,4 @@
-// Creates, migrates and destroys event channels and ids.
+// Creates and destroys event channels and ids, moves ids between channels, and sets options of ids.
 #include <algorithm>
 
 #include "host/rdma_cm/service.hpp"
@@ -34,7 +34,7 @@ CmService::CmService(uint64_t seed)
       }()),
       random_state(seed | 1) {}
 
-/// Returns the next number of a sequence that differs between runs (xorshift64*). The numbers need not be secret.
+/// Returns the next number of a pseudorandom sequence that differs between runs (xorshift64*). The numbers need not be secret.
 uint32_t CmService::random() {
     random_state ^= random_state >> 12;
     random_state ^= random_state << 25;
@@ -94,7 +94,7 @@ Outcome create_id(Call& c) {
     return done();
 }
 
-/// Destroys a listener's requests that the program has not fetched.
+/// Destroys the ids of a listener's requests that the program has not fetched.
 void destroy_requests(State& state, uint32_t session, const CmId& listener) {
     CmClient& client = state.cm->client(session);
     std::vector<uint32_t> orphans;
@@ -133,7 +133,7 @@ Outcome destroy_id(Call& c) {
 
 namespace {
 
-/// Moves an id and the requests of a listener that the program has not fetched.
+/// Moves an id to an event channel. If the id is a listener, also moves the ids of its requests that the program has not fetched.
 void move_to(CmClient& client, CmId& id, uint32_t channel) {
     const auto move = [&](CmId& moving) {
         --client.channels.find(moving.channel)->ids;

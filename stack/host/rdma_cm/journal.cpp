@@ -23,10 +23,10 @@ constexpr EventText kEvents[] = {
 #undef X
 };
 
-/// An event's cause in plain words, and advice.
+/// The texts that describe the cause of an event, and the advice to the user.
 struct Cause {
     CmHappening what;
-    int32_t code;  ///< kAny matches every code without a row of its own
+    int32_t code;  ///< kAny: the row applies to every code that has no other row
     const char* text;
     const char* advice;
 };
@@ -105,14 +105,14 @@ CmStory story_of(const Session& s, const CmId& id) {
 
 bool may_see(const State& state, const Client& viewer, uint32_t owner) { return state.privileged(viewer) || viewer.uid == owner; }
 
-/// A destroyed id (`gone`), or an existing id with its session.
+/// A destroyed id (`gone`), or an existing id (`id`) with its session.
 struct Known {
     const CmStory* gone = nullptr;
     const Session* session = nullptr;
     const CmId* id = nullptr;
 };
 
-/// Returns the newest `most` of the ids that the viewer may see. If `qpn` is not 0, returns only those of that QP. Visits each id
+/// Returns the newest `most` of the ids that the viewer may see. If `qpn` is not 0, returns only ids of this QP. Visits each id
 /// once and copies no journal.
 Newest<Known> known(const State& state, const Client& viewer, size_t most, uint32_t qpn = 0) {
     Newest<Known> out(most);

@@ -1,5 +1,5 @@
-// Records the last events of each rdma_cm id, for `roci why --cm`. CmArchive keeps the events of destroyed ids, per user at most
-// kFailedOfUser ids with a failure and kOtherOfUser other ids.
+// Records the last events of each rdma_cm id, for `roci why --cm`. CmArchive stores the events of destroyed ids. Per user,
+// CmArchive stores at most kFailedOfUser ids with a failure and kOtherOfUser other ids.
 #pragma once
 
 #include <deque>
@@ -14,7 +14,7 @@ namespace roci::host::rdma_cm {
 
 struct CmId;
 
-// Each row: name; true if it is a failure; text, in which {} stands for the code.
+// Each row contains a name, true if the event is a failure, and a text in which {} stands for the code.
 #define ROCI_CM_EVENTS(X)                                                                                     \
     X(resolved, false, "found the peer's address on the network")                                             \
     X(unresolved, true, "did not find the peer's address on the network: {}")                                 \
@@ -41,10 +41,10 @@ struct CmEntry {
     Nanos at = 0;
     CmHappening what{};
     int32_t code = 0;
-    std::string text;  ///< text of a refused call
+    std::string text;  ///< for call_refused: the error text of the call
 };
 
-/// The events of one id: the first event and the last kMost - 1 events.
+/// Stores the first event of one id and the last kMost - 1 events.
 class CmJournal {
 public:
     static constexpr size_t kMost = 8;
@@ -77,19 +77,19 @@ private:
     std::deque<CmStory> all_;
 };
 
-/// Returns the text about one id. The text states how long before `now` the first event was.
+/// Returns the report about one id. The report states the time from the first event to `now`.
 std::string story_text(const CmStory& story, Nanos now);
 
-/// Records in the id's journal that a call failed. Ignores calls other than bind, resolve_addr, resolve_route, listen, connect
-/// and accept. The request's body begins with the id.
+/// Records in the id's journal that a call failed. The request's body begins with the handle of the id. Ignores calls other than
+/// bind, resolve_addr, resolve_route, listen, connect and accept.
 void note_refusal(State& state, Session& session, std::span<const std::byte> request, const char* operation,
                   const std::string& reason);
 void archive(State& state, uint32_t session, const CmId& id);
 /// Largest number of ids in one report.
 inline constexpr size_t kMostTold = 64;
-/// Returns the text about the newest existing and destroyed ids that `viewer` may see, the newest last.
+/// Returns the reports about the newest existing and destroyed ids that `viewer` may see. The newest id is last.
 std::string connections_text(const State& state, const Client& viewer);
-/// Returns the text about the connection of a QP, or an empty text if there is none.
+/// Returns the report about the newest id of a QP, or an empty text if the QP has no id that `viewer` may see.
 std::string connection_text(const State& state, const Client& viewer, uint32_t qpn);
 
 }  // namespace roci::host::rdma_cm

@@ -1,4 +1,4 @@
-// Multicast groups of datagram ids. RoCE has no group manager: the IP address identifies the group.
+// Multicast groups of datagram ids. RoCE has no subnet administration that manages groups: the IP address identifies the group.
 #include <algorithm>
 
 #include "host/rdma_cm/service.hpp"
@@ -45,7 +45,7 @@ Outcome leave(Call& c) {
     if (group->id != in.id) return fail(EINVAL, "the group belongs to another id");
     CmId& id = *client.ids.find(in.id);
     const uint32_t generation = client.ids.generation(in.id);
-    // Compares the generation, because an event of a destroyed id may have the same handles of group and id.
+    // The generation must match too, because an event of a destroyed id may have the same handles of group and id.
     const auto leaves = [&](const CmEvent& e) { return e.group == in.group && e.id == in.id && e.id_generation == generation; };
     if (CmChannel* channel = client.channels.find(id.channel))
         id.events_waiting -= uint32_t(std::erase_if(channel->events, leaves));

@@ -1,5 +1,6 @@
-// The rdma_cm service of the conductor: the clients' ids on top of the communication manager (cm/manager.hpp). The service
-// handles addresses, port spaces, listeners with backlogs, and events on channels, as specified in rdma_cm(7).
+// The rdma_cm service of the conductor. The service implements the clients' ids as specified in rdma_cm(7): addresses, port
+// spaces, listeners with backlogs, and events on channels. The communication manager (cm/manager.hpp) establishes the
+// connections.
 #pragma once
 
 #include <deque>
@@ -40,7 +41,7 @@ enum class CmEventType : uint32_t {
 
 struct CmEvent {
     uint32_t id = abi::kNoHandle;     ///< id of the event; for CONNECT_REQUEST, the listener
-    uint32_t child = abi::kNoHandle;  ///< CONNECT_REQUEST: the new id
+    uint32_t child = abi::kNoHandle;  ///< for CONNECT_REQUEST, the new id
     uint32_t id_generation = 0, child_generation = 0;
     uint32_t group = abi::kNoHandle;
     CmEventType type = CmEventType::addr_resolved;
@@ -92,8 +93,8 @@ struct CmId {
     uint8_t responder_resources = 0, initiator_depth = 0;
     uint8_t retry_count = 7, rnr_retry_count = 7;
     uint32_t listener = 0;              ///< number of the listener in the communication manager
-    uint32_t backlog = 0, pending = 0;  ///< for a listening id: limit and number of requests that the program has not fetched
-    uint32_t parent = abi::kNoHandle;   ///< for a request that the program has not fetched yet: its listener
+    uint32_t backlog = 0, pending = 0;  ///< for a listener: limit and number of requests that the program has not fetched
+    uint32_t parent = abi::kNoHandle;   ///< for the id of a request that the program has not fetched: the listener
     uint32_t connection = 0;            ///< number of the connection in the communication manager
     uint32_t events_reported = 0;
     uint32_t events_waiting = 0;   ///< number of the id's events in the channel's queue
@@ -107,8 +108,8 @@ struct CmClient {
     HandleTable<CmChannel> channels;
     HandleTable<CmId> ids;
     HandleTable<CmGroup> groups;
-    uint32_t written = 0;  ///< number of waiting events by cm_write_event
-    /// Records that an event has left the queue of its channel.
+    uint32_t written = 0;  ///< number of waiting events that cm_write_event has queued
+    /// Updates `written` after the removal of an event from the queue of its channel.
     void forget(const CmEvent& e) {
         if (e.written()) --written;
     }
@@ -137,10 +138,10 @@ struct CmService {
     CmClient& client(uint32_t session) { return clients[session]; }
 };
 
-inline constexpr uint32_t kMaxWrittenEvents = 16384;                  ///< number of a session's waiting events by cm_write_event
+inline constexpr uint32_t kMaxWrittenEvents = 16384;                  ///< limit of CmClient::written
 inline constexpr uint32_t kMaxCmIds = 65536, kMaxCmChannels = 65536;  ///< per session
 
-/// First number of the pipes of event channels. The pipes of completion channels have lower numbers.
+/// First pipe number of rdma_cm event channels. The pipes of completion channels have lower numbers.
 inline constexpr uint32_t kCmChannelBase = 0x40000000;
 
 // ids.cpp
@@ -159,7 +160,7 @@ Outcome resolve_addr(Call&);
 Outcome resolve_route(Call&);
 Outcome listen(Call&);
 Outcome query(Call&);
-/// Processes ids whose address resolution has ended.
+/// Queues events for ids whose address resolution has ended.
 void take_settled_addresses(State&);
 abi::CmQueryReply describe_route(const State&, const CmId& id);
 void release_port(State&, uint32_t session, const CmId& id);
@@ -173,18 +174,19 @@ Outcome reject(Call&);
 Outcome notify(Call&);
 Outcome disconnect(Call&);
 Outcome qp_attr(Call&);
-/// Returns the attributes that take the id's QP to `qp_state`. The mask is 0 if the connection has not reached that stage.
+/// Returns the attributes of ibv_modify_qp() that take the id's QP to `qp_state`. If the connection has not reached the stage for
+/// this state, the mask is 0.
 abi::CmQpAttrReply qp_attributes(const State&, const CmId& id, uint32_t qp_state);
 abi::AhAttr path_to_peer(const State&, const CmId& id);
 // events.cpp
 Outcome get_event(Call&);
 Outcome write_event(Call&);
 void push_event(State&, uint32_t session, CmId& id, CmEvent event);
-/// Records that `count` events in the channel belong to destroyed ids.
+/// Records that further `count` events in the channel's queue belong to destroyed ids.
 void forget_events(CmClient&, uint32_t channel, uint32_t count);
 /// Processes received messages and expired timers.
 void service(State&);
-/// Sends the manager's messages, and converts the manager's events to events of ids.
+/// Sends the messages of the communication manager, and converts its events to events of ids.
 void settle(State&);
 void reclaim(State&, uint32_t session);
 // multicast.cpp

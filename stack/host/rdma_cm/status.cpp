@@ -9,7 +9,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr size_t kMostListeners = 1024;  ///< limit of listeners that are shown
+constexpr size_t kMostListeners = 1024;  ///< largest number of listeners in the status
 
 const char* space_name(cm::PortSpace s) {
     switch (s) {

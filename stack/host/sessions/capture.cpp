@@ -4,7 +4,7 @@
 namespace roci::host::sessions {
 namespace {
 
-/// Limit of captures per user, because each capture takes time of an lcore. Users who may capture whole ports have no such limit.
+/// Limit of captures per user, because each capture uses time of an lcore. Root and the user of rocid have no such limit.
 constexpr uint32_t kCapturesPerUser = 2;
 
 Outcome has_room_for_capture(const Call& c) {
@@ -25,8 +25,8 @@ const Session* owner_of(const State& state, uint32_t qpn) {
     return found;
 }
 
-/// Checks the permission for a capture. A port carries the traffic of all users, so only root and the user of rocid may capture a
-/// whole port. Other users may capture their own QPs.
+/// Checks whether the caller may capture a QP of the user `owner`. A whole port, which carries the traffic of all users, has no
+/// owner. So only root and the user of rocid may capture a whole port.
 Outcome may_see(const Call& c, uint32_t owner) {
     const uint32_t uid = c.session.who.uid;
     if (uid == 0 || uid == c.state.platform.uid() || uid == owner) return done();

@@ -23,8 +23,8 @@ void append(std::vector<std::byte>& to, const void* from, size_t length) {
     to.insert(to.end(), p, p + length);
 }
 
-/// Limit of the length of a reason in bytes. The limit exists because a reply must fit into kMaxMessage, and only the reason has
-/// no other limit.
+/// Largest length of a reason in bytes. The limit exists because a reply must fit into kMaxMessage, and the other parts of a
+/// reply are limited already.
 constexpr size_t kMaxReason = 1024;
 
 Reply make_reply(uint32_t cookie, Outcome&& outcome, Call* call) {
@@ -56,10 +56,10 @@ Outcome run(Call& call, abi::Op op) {
     }
 }
 
-/// Holds a request. run_ready() runs the request again when the resolution of the neighbour has ended, or when workers may have
-/// released the memory.
+/// Stores a request that cannot complete yet. run_ready() runs the request again when the resolution of the neighbour has ended.
+/// If the request waits for memory, run_ready() runs it again at intervals.
 Reply hold(State& state, uint32_t session, std::span<const std::byte> packet, const Outcome& outcome) {
-    // A client that sends a request before it has received the previous reply does not get the previous reply.
+    // If a client sends a request before it has received the previous reply, the client does not get the previous reply.
     std::erase_if(state.replies, [session](const HeldReply& r) { return r.session == session; });
     paths::forget_requests(state, session);
     state.memory_waits.forget(session);
@@ -105,7 +105,7 @@ void run_again(State& state, uint32_t session, std::span<const std::byte> packet
     if (!out.reply.deferred) state.replies.push_back(std::move(out));
 }
 
-/// Runs held requests again: those whose neighbour is resolved or does not answer, and at intervals those that wait for memory.
+/// Runs stored requests again: requests whose neighbour resolution has ended and, at intervals, requests that wait for memory.
 void run_ready(State& state) {
     auto& ready = state.neighbours->ready;
     while (!ready.empty()) {

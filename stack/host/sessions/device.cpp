@@ -1,4 +1,4 @@
-// Session and device: hello, the list of devices, opening a device, and its capabilities.
+// Handlers of a session: hello, the list of devices, the opening of a device, and queries of its attributes.
 #include <endian.h>
 
 #include <algorithm>
@@ -72,7 +72,7 @@ Outcome list_devices(Call& c) {
 
 namespace {
 
-/// Guards the opening of a device. If the opening failed, the destructor frees the session's descriptors and doorbells.
+/// Guards the opening of a device. If keep() was not called, the destructor closes the device again.
 class Opening {
 public:
     Opening(State& state, Session& session) : state_(state), session_(session) {}

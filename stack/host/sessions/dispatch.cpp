@@ -17,14 +17,14 @@ using namespace objects;
 template <class T>
 constexpr uint32_t kSize = std::is_empty_v<T> ? 0 : uint32_t(sizeof(T));
 
-/// Creates the row of an operation with a fixed body; by default the operation needs an open device and takes no descriptors.
+/// Creates the rule of an operation with a fixed body. By default the operation needs an open device and takes no descriptors.
 template <class Body>
 constexpr OpRule op(Outcome (*handler)(Call&), Stage stage = Stage::device, uint32_t fds = 0) {
     return {kSize<Body>, kSize<Body>, fds, stage, handler};
 }
 
-/// The body of hello needs only magic and version (8 bytes), so that rocid can refuse clients of other versions with a clear
-/// error.
+/// The body of hello needs only the magic and the version (8 bytes), so that rocid can refuse clients of other versions with a
+/// clear error.
 constexpr OpRule kHello{8, kVariable, 0, Stage::connected, hello};
 constexpr OpRule kRegMr{sizeof(abi::RegMrRequest), kVariable, 0, Stage::device, reg_mr};
 constexpr OpRule kReregMr{sizeof(abi::ReregMrRequest), kVariable, 0, Stage::device, rereg_mr};
@@ -108,7 +108,7 @@ constexpr Entry kOps[] = {
     {Op::add_chunk, op<abi::AddChunkRequest>(add_chunk, Stage::device, 1)},
 };
 
-/// Returns true if kOps contains all numbers in order, so that a number is an index.
+/// Returns true if kOps contains all operations in the order of their numbers. find_op() uses the number as an index.
 constexpr bool complete() {
     for (size_t i = 0; i < std::size(kOps); ++i) {
         if (size_t(kOps[i].number) != i + 1) return false;
@@ -129,7 +129,7 @@ Outcome check_shape(const Call& call, const OpRule& rule, const char* name) {
     if (call.request.size() < rule.min_body) {
         return fail(EINVAL, "{}: body of {} bytes, at least {} are needed", name, call.request.size(), rule.min_body);
     }
-    // A newer client may send fields that rocid does not know. If such a field is zero, the client does not use the field.
+    // A newer client may send additional fields. The value 0 means that the client does not use such a field.
     const auto unknown = rule.known_body == kVariable ? std::span<const std::byte>{} : call.after(rule.known_body);
     if (std::any_of(unknown.begin(), unknown.end(), [](std::byte b) { return b != std::byte{0}; })) {
         return fail(E2BIG, "{}: body has fields beyond byte {} that this rocid does not know; update rocid", name,

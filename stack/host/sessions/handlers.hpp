@@ -1,4 +1,5 @@
-// The handlers of operations on the session itself, grouped by file.
+// The handlers of operations that concern no single object (device, status, `roci why`, captures), and reclaim(), grouped by
+// file.
 #pragma once
 
 #include "host/call.hpp"
@@ -18,7 +19,8 @@ void close_device(State&, Session&);
 Outcome status(Call&);
 Outcome counters(Call&);
 Conductor::Totals totals_of(const State&);
-/// Returns the status for `viewer`. Root and the user of rocid see all sessions. Other users see only their own sessions.
+/// Returns the JSON text of `roci status` for `viewer`. Root and the user of rocid get all sessions. Other users get only their
+/// own sessions.
 std::string status_text(State&, const Client& viewer);
 
 // why.cpp

@@ -21,7 +21,7 @@ const rdma_cm::CmClient* cm_of(const State& state, const Session& s) {
 /// One resource: the amount that a session uses, and the limit of rocid.
 struct Row {
     uint64_t (*used)(const State&, const Session&);
-    uint64_t Limits::*whole = nullptr;  ///< the limit of rocid; nullptr if the size of a table is the limit
+    uint64_t Limits::*whole = nullptr;  ///< the limit of rocid; nullptr if this file does not check such a limit
 };
 
 uint64_t channels_of(const State& state, const Session& s) {
@@ -36,7 +36,7 @@ uint64_t resolving_of(const State& state, const Session& s) {
     return uint64_t(std::ranges::count(state.neighbours->ids, s.id, &paths::HeldId::session));
 }
 
-/// The use of a rate is not counted by session; set_rate() reads the counters of the user.
+/// Rates are counted per user, not per session, so the use of a session is 0. set_rate() reads the counters of the user.
 uint64_t by_user(const State&, const Session&) { return 0; }
 
 /// The rows are in the order of kUserLimits.
@@ -61,7 +61,7 @@ constexpr Row kRows[] = {
     {by_user},
     {by_user},
 };
-/// The indices of kUserLimits.
+/// Indices of kUserLimits and kRows.
 enum Resource : uint8_t {
     kSessions,
     kQps,
@@ -87,12 +87,12 @@ enum Resource : uint8_t {
 static_assert(std::size(kRows) == kResources && std::size(kUserLimits) == kResources && kResources <= kMostResources);
 
 uint64_t one(const Call&) { return 1; }
-/// Returns 0 for requests that may let the arena grow, because the growth is known only afterwards. Such a request is refused
-/// only if the limit is already reached.
+/// The amount for requests that may enlarge the arena. The enlargement is not known before the request runs, so the amount is 0.
+/// Such a request is refused only if the limit is already reached.
 uint64_t none(const Call&) { return 0; }
 
-/// Returns the number of entries that a CQ for `cqe` gets. Returns 0 if a CQ cannot have `cqe` entries, because the handler then
-/// refuses the request.
+/// Returns the number of entries per lane of a CQ for which the client requests `cqe` entries. Returns 0 if `cqe` is invalid,
+/// because the handler then refuses the request.
 uint64_t entries(const Call& c, uint32_t cqe) {
     uint32_t depth = 0;
     return objects::cq_depth(c.state.limits, cqe, depth).failed() ? 0 : depth;
@@ -180,7 +180,8 @@ Outcome check_one(Call& c, const Taking& t) {
 
 namespace {
 
-/// Checks that rocid may allocate memory for the object. For a mapping, includes the kernel's page tables: a 512th of its length.
+/// Checks that rocid may allocate memory for the object. A mapping also needs page tables in the kernel, whose length is 1/512 of
+/// the length of the mapping.
 Outcome check_memory(Call& c, Op op) {
     constexpr uint64_t kPerPageTable = 512;
     const uint64_t tables = op == Op::add_region ? c.in<abi::AddRegionRequest>().length / kPerPageTable : 0;
@@ -221,7 +222,7 @@ Nanos not_before(const State& state, const Client& who) {
 }
 
 /// Without this function, a user with several user ids could fill the tables. A sweep takes time in proportion to the number of
-/// entries. The next sweep follows when this number has doubled, so a new session pays a constant on average.
+/// entries. The next sweep follows when this number has doubled, so the average time per new session is constant.
 void forget_idle_users(State& state) {
     constexpr size_t kFew = 64;
     const auto entries = [&state] { return std::max({state.rates.size(), state.user_rates.size(), state.refused.size()}); };
@@ -238,7 +239,7 @@ void forget_idle_users(State& state) {
 bool may_open_session(State& state, const Client& who) {
     forget_idle_users(state);
     constexpr Nanos kMostDelay = 1'000'000'000;
-    if (not_before(state, who) >= state.now + kMostDelay) return false;  // not charged, so that the debt is bounded
+    if (not_before(state, who) >= state.now + kMostDelay) return false;  // no charge(), so that the debt is limited
     charge(state, who);
     std::string why;
     if (!state.platform.has_memory(0, why)) return false;
@@ -249,7 +250,7 @@ bool may_open_session(State& state, const Client& who) {
 
 namespace {
 
-/// Fills in the line of a resource that is a rate. Removes a limit of 0, because 0 means that there is no limit.
+/// Sets the use of a rate in its line. Removes a limit of 0, because 0 means that there is no limit.
 void set_rate(const State& state, uint32_t uid, size_t resource, QuotaLine& line) {
     if (line.limit == uint64_t{0}) line.limit.reset();
     const auto control = state.rates.find(uid);

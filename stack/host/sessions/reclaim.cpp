@@ -1,4 +1,4 @@
-// Frees all objects of a session that ends, each object before the objects that it uses.
+// Frees all objects of a session that ends. Each object is freed before the objects to which it refers.
 #include <deque>
 
 #include "host/objects/handlers.hpp"
@@ -8,8 +8,8 @@
 namespace roci::host::sessions {
 namespace {
 
-/// Closes the handles of XRC targets that have further handles, usually of other sessions. The highest handles are closed first,
-/// because they are usually the newest, and it is more expensive to close the oldest handle of a target.
+/// Closes the session's handles of XRC targets that have further handles, usually of other sessions. Closes the highest handles
+/// first, because high handles are usually new, and closing the oldest handle of a target is more expensive.
 void leave_shared(State& state, Session& s) {
     std::vector<uint32_t> shared;
     s.qps.each([&](uint32_t handle, Qp& qp) {
@@ -19,7 +19,7 @@ void leave_shared(State& state, Session& s) {
         if (objects::leave(state, {s.id, *it, s.qps.generation(*it)}, *s.qps.find(*it))) s.qps.erase(*it);
 }
 
-/// Removes the session's QPs from their engines. Does not wait for workers that may still write buffers of the QPs.
+/// Removes the session's QPs from their engines. Does not wait until accesses to slow memory of the QPs have ended.
 void remove_qps(State& state, Session& s) {
     std::deque<engine::RemoveQp> removals;
     engine::Batch batch(state.engines);

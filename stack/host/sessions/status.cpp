@@ -1,5 +1,6 @@
-// The JSON text of `roci status`. Its top level has rocinante, devices, engines, sessions and limits. For root and the user of
-// rocid, it also has totals, rdma_cm, neighbours and host. Programs read this text, so fields may be added but not renamed.
+// The JSON text of `roci status`. The top level has the keys rocinante, devices, engines, sessions and limits. For root and the
+// user of rocid, the top level also has totals, rdma_cm, neighbours and host. Programs read this text, so a commit may add fields
+// but not rename fields.
 #include <algorithm>
 #include <deque>
 #include <map>
@@ -19,7 +20,7 @@ namespace {
 using wire::to_text;
 using Json = nlohmann::ordered_json;
 
-/// Limit of QPs that are shown in detail, because snapshots take time of the engines.
+/// Largest number of QPs in the status with their engine's data, because snapshots use time of the engines.
 constexpr size_t kDetailedQps = 1024;
 
 std::string mac_text(const MacAddress& m) { return fmt::format("{:02x}", fmt::join(m.bytes, ":")); }
@@ -57,7 +58,7 @@ bool may_see(const State& state, const Client& viewer, const Session& s) {
     return state.privileged(viewer) || s.who.uid == viewer.uid;
 }
 
-/// Takes snapshots of the first kDetailedQps QPs that `viewer` may see, in all engines at once.
+/// Takes snapshots of the first kDetailedQps QPs that `viewer` may see. All engines work at the same time.
 Snapshots take_snapshots(const State& state, const Client& viewer) {
     Snapshots out;
     std::deque<engine::QueryQp> queries;
@@ -67,7 +68,7 @@ Snapshots take_snapshots(const State& state, const Client& viewer) {
         s->qps.each([&](uint32_t, const Qp& qp) {
             if (out.size() >= kDetailedQps && !out.contains(&qp)) return;
             const auto [entry, is_new] = out.try_emplace(&qp);
-            if (!is_new) return;  // an XRC target may be in several sessions, but gets one snapshot
+            if (!is_new) return;  // an XRC target may be in several sessions; one snapshot is enough
             batch.submit(qp.spec().engine, &queries.emplace_back(engine::QueryQp{qp.engine_side.get(), &entry->second}));
         });
     }
@@ -111,11 +112,11 @@ Json qp_json(const Snapshots& snapshots, uint32_t handle, const Qp& qp) {
     return j;
 }
 
-/// Describes the memory of a session. Includes the number of MRs that are accessed by address, because such accesses are slow.
+/// Describes the memory of a session. slow_mrs is the number of MRs that rocid accesses by address, which is slow.
 Json memory_json(const Session& s) {
     uint64_t bytes = 0, slow = 0, slow_ops = 0;
     s.mrs.each([&](uint32_t, const Mr& mr) {
-        if (mr.region->length != ~uint64_t{0}) bytes += mr.region->length;  // this is the length of implicit MRs and null MRs
+        if (mr.region->length != ~uint64_t{0}) bytes += mr.region->length;  // implicit MRs and null MRs have the length 2^64 - 1
         if (mr.region->process == nullptr) return;
         ++slow;
         slow_ops += mr.region->slow_ops.load(std::memory_order_relaxed);
@@ -139,8 +140,8 @@ Json session_json(const State& state, const Session& s, const Snapshots& snapsho
     return j;
 }
 
-/// Returns totals that must have their previous values again after a client has ended. Keys and numbers are also counted in their
-/// pools, so that a number that was not released with its object is visible as a leak.
+/// Returns totals of objects. After the end of a client, each total must have its previous value again. The totals include the
+/// keys and numbers that are in use, so that a key or number that was not released with its object is visible as a leak.
 Json totals_json(const State& state) {
     const Conductor::Totals t = totals_of(state);
     const rdma_cm::CmTotals cm = rdma_cm::cm_totals(state);
@@ -164,7 +165,7 @@ Json totals_json(const State& state) {
             {"cm_groups", cm.groups}};
 }
 
-/// Returns the platform's part of the status. If the platform's text is not valid JSON, returns the text as a string.
+/// Returns the platform's part of the status. If the platform's text is not valid JSON, returns the text as a JSON string.
 Json host_json(Platform& platform) {
     const std::string text = platform.host_status_json();
     if (text.empty()) return Json::object();
@@ -195,8 +196,8 @@ Conductor::Totals totals_of(const State& state) {
 
 namespace {
 
-/// Returns the resources of each user whose sessions `viewer` may see. For root and the user of rocid, includes users without a
-/// session whose requests were refused.
+/// Returns the resources of each user whose sessions `viewer` may see. For root and the user of rocid, the result also includes
+/// users without a session whose requests were refused.
 Json limits_json(const State& state, const Client& viewer) {
     std::map<uint32_t, Client> users;
     for (const auto& [id, s] : state.sessions)
@@ -212,7 +213,7 @@ Json limits_json(const State& state, const Client& viewer) {
     return rows;
 }
 
-/// Adds the state of the whole rocid. Called only for root and the user of rocid.
+/// Adds the parts of the status that concern all users. Called only for root and the user of rocid.
 void add_whole(State& state, Json& root) {
     root["totals"] = totals_json(state);
     root["rdma_cm"] = rdma_cm::cm_json(state);

@@ -37,7 +37,7 @@ bool of_memory(Reason r) { return r >= Reason::lkey_unknown && r <= Reason::rkey
 
 constexpr uint32_t kFewRetries = 3;
 
-/// Returns the last entry with a reason other than a flush, or nullptr if there is none.
+/// Returns the last entry with a reason other than `flushed`, or nullptr if there is no such entry.
 const JournalEntry* cause_of(const qp::Journal& j) {
     for (uint32_t i = j.count(); i-- != 0;)
         if (const JournalEntry& e = j.at(i); e.reason != Reason::none && e.reason != Reason::flushed) return &e;
@@ -66,8 +66,8 @@ std::string entry_text(const JournalEntry& e) {
     return out;
 }
 
-/// Returns the steps of the program and the events of the engine in the order of time. Removes states that repeat the previous
-/// state, because the engine's journal begins with the state at that time and also records each change.
+/// Returns the conductor's steps (StateSteps) and the events of the engine's journal in the order of time. Both record changes of
+/// the state, so an entry with the same state as the previous entry is removed.
 std::vector<JournalEntry> all_events(const QpFacts& qp) {
     std::vector<JournalEntry> all;
     for (uint32_t i = 0; i < qp.steps.count(); ++i) {
@@ -92,8 +92,8 @@ std::string events_text(const QpFacts& qp) {
     return out;
 }
 
-/// Returns true for limits that a single sample shows reliably. The other limits change from packet to packet, so `roci top`
-/// takes several samples.
+/// Returns true for limits that one sample shows reliably. Other limits change from packet to packet, so one sample is not enough
+/// to report them.
 bool lasts(qp::Limit l) {
     return l == qp::Limit::credits || l == qp::Limit::congestion || l == qp::Limit::reads || l == qp::Limit::memory ||
            l == qp::Limit::window;

@@ -1,4 +1,4 @@
-// Creates the text of `roci why` from facts. The functions have no side effects.
+// Creates the report of `roci why` about a QP. The functions have no side effects.
 #pragma once
 
 #include <string>
@@ -9,9 +9,9 @@
 
 namespace roci::host::sessions {
 
-/// Returns the description of one QP: state, cause, remedy, events.
+/// Returns the report about one QP: state, cause of a failure, advice, what slows the QP, and events.
 std::string story_of(const QpFacts& qp, const std::string& device);
-/// Returns one text per reason why the two ends do not fit together.
+/// Compares two connected QPs. Returns one text per setting or state that prevents communication.
 std::vector<std::string> mismatches(const QpFacts& a, const QpFacts& b, const DeviceConfig& device_of_a,
                                     const DeviceConfig& device_of_b);
 

@@ -1,4 +1,5 @@
-// `roci why`: explains one QP and, if the caller may see it, the peer QP; or explains the rdma_cm ids that the caller may see.
+// `roci why`: reports on one QP and, if the caller may see the peer QP, on the peer QP. `roci why --cm` reports on the rdma_cm
+// ids that the caller may see.
 #include <algorithm>
 #include <deque>
 #include <optional>
@@ -25,8 +26,8 @@ uint64_t slow_ops(const Session& s) {
     return n;
 }
 
-/// Counts the QPs that receive on the device of `f`, and those of them that have seen gaps in the PSNs. Counts at most kMost QPs,
-/// and only QPs that the caller may see. An XRC target may have several handles, but is counted once.
+/// Counts the QPs that receive on the device of `f`, and the receiving QPs that have detected PSN gaps. Examines at most kMost
+/// QPs, and only QPs that the caller may see. Counts an XRC target with several handles once.
 void count_receivers(const Call& c, QpFacts& f) {
     constexpr size_t kMost = 1024;
     std::unordered_map<const Qp*, qp::Snapshot> seen;
@@ -61,7 +62,8 @@ QpFacts live_facts(const Call& c, const Session& s, const Qp& qp) {
     return f;
 }
 
-/// Returns the facts about an existing or destroyed QP, or nullopt if the caller may not see the QP or nothing is known about it.
+/// Returns the data of an existing or destroyed QP. Returns nullopt if the caller may not see the QP, or if neither a session nor
+/// the archive contains the QP.
 std::optional<QpFacts> find_facts(const Call& c, uint32_t qpn) {
     for (const auto& [id, s] : c.state.sessions) {
         const Qp* found = nullptr;

@@ -1,4 +1,4 @@
-// CRC-32 by the CRC32 instructions of ARMv8, eight bytes per step, for processors without PMULL.
+// CRC-32 kernel for ARMv8 processors without PMULL. Uses the CRC32 instructions, eight bytes per step.
 #include "wire/crc/kernel.hpp"
 
 #if defined(__aarch64__)

@@ -1,5 +1,5 @@
-// Operations of the x86-64 kernels on a single block. Each kernel includes this file after it has defined ROCI_CRC_TARGET; there
-// is no include guard.
+// Operations of the x86-64 CRC kernels on a single 16-byte block. Each kernel defines ROCI_CRC_TARGET and then includes this
+// file, which has no include guard.
 
 #include <immintrin.h>
 
@@ -16,7 +16,7 @@ alignas(64) constexpr uint8_t kToEnd[32] = {0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 
                                             0x80, 0x80, 0x80, 0x80, 0x80, 0,    1,    2,    3,    4,    5,
                                             6,    7,    8,    9,    10,   11,   12,   13,   14,   15};
 
-/// Returns a block that consists of zeros followed by the first `n` bytes at `p`, with n from 0 to 16. Reads 16 bytes.
+/// Returns a block of 16 - n zero bytes and the first `n` bytes at `p`. `n` is from 0 to 16. Reads 16 bytes at `p`.
 ROCI_CRC_TARGET inline __m128i load_block_end(const uint8_t* p, uint32_t n) {
     return _mm_shuffle_epi8(load_block(p), load_block(kToEnd + n));
 }

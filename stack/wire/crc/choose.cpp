@@ -1,5 +1,6 @@
-// If ROCI_CRC names a usable kernel, chooses this kernel. Otherwise chooses the first kernel, in order of preference, that the
-// processor supports and that passes its self-test.
+// Chooses the CRC kernel and tests kernels. If the environment variable ROCI_CRC names a usable kernel, chooses this kernel.
+// Otherwise chooses the first usable kernel in order of preference. A usable kernel is supported by the processor and passes the
+// self-test.
 #include <algorithm>
 #include <array>
 #include <cstdlib>
@@ -25,8 +26,8 @@ uint32_t after_byte(uint32_t state, uint8_t byte) {
     return state;
 }
 
-/// Lengths 0 to 700 cover all code paths of short messages and all variants of the beginning of long ones. Of the greater
-/// lengths, only multiples of kSparse are tested.
+/// The self-test uses all message lengths from 0 to kEvery, and above kEvery the multiples of kSparse up to kLongest. Lengths up
+/// to kEvery cover all code paths for short messages, and all code paths for the first vectors of long messages.
 constexpr size_t kEvery = 700, kLongest = 4400, kSparse = 97;
 
 bool agrees(const Kernel& kernel, const uint8_t* p, const Mask& mask) {
@@ -39,7 +40,7 @@ bool agrees(const Kernel& kernel, const uint8_t* p, const Mask& mask) {
     return true;
 }
 
-/// Tests the copying function with heads of several lengths. Also checks the copy and the bytes around it.
+/// Tests the copying function with heads of several lengths. Compares the CRC, the copy, and the bytes behind the copy.
 bool copies(const Kernel& kernel, const uint8_t* p, const Mask& mask) {
     constexpr size_t kMost = 3 * kCopyStep, kGuard = 64;
     uint8_t expected[kMostHead + kMost + kGuard] = {}, made[sizeof expected] = {};

@@ -1,5 +1,6 @@
-// Factors of carry-less multiplication for CRC-32, computed by the compiler. Bits are reflected throughout, as in the ICRC: bit 0
-// of a word is the coefficient of its highest power of x. tests/unit/wire/crc_test.cpp computes every factor by long division.
+// Factors of carry-less multiplication for CRC-32. The compiler computes the factors. All bits are reflected, as in the ICRC: bit
+// 0 of a word is the coefficient of the word's highest power of x. tests/unit/wire/crc_test.cpp checks every factor by long
+// division.
 #pragma once
 
 #include <array>
@@ -36,29 +37,30 @@ struct alignas(16) Factors {
 
 inline constexpr uint32_t kBlock = 16;
 
-/// Returns the factors that move a block forward by `blocks` blocks. The sum of the two products is a block again. The carry-less
-/// product of two reflected 64-bit words is one power of x too low, so each factor has 33 bits.
+/// Returns the factors that move a block towards the end of the message by `blocks` blocks. The sum of the two products is a
+/// block again. The carry-less product of two reflected 64-bit words is one power of x too low, so each factor is shifted left by
+/// one bit.
 constexpr Factors carry(uint32_t blocks) {
     return {uint64_t{power(128 * blocks + 32)} << 1, uint64_t{power(128 * blocks - 32)} << 1};
 }
 
-/// Returns the factors for a block that lies `blocks` blocks before the end of the message. The sum of the two products is the
-/// block's contribution to message · x^32. Its degree is 95 at most.
+/// Returns the factors for a block that is followed by `blocks` blocks of the message. The sum of the two products is the block's
+/// contribution to message · x^32. The degree of the sum is 95 at most.
 constexpr Factors finish(uint32_t blocks) {
     return {uint64_t{power(128 * blocks + 95)} << 32, uint64_t{power(128 * blocks + 31)} << 32};
 }
 
-/// The largest number of blocks that are multiplied one by one, without folding.
+/// The largest number of blocks of a message that is computed without folding (crc_short() in fold.hpp).
 inline constexpr uint32_t kFinishBlocks = 32;
 
-/// Factors in the order of the blocks of a message. The last entry is for the last block.
+/// The results of finish() for the last kFinishBlocks blocks of a message. The last entry is for the last block.
 inline constexpr auto kFinish = [] {
     std::array<Factors, kFinishBlocks> t{};
     for (uint32_t i = 0; i < kFinishBlocks; ++i) t[i] = finish(kFinishBlocks - 1 - i);
     return t;
 }();
 
-/// Entry n moves a block forward by n * kVectorBlocks blocks.
+/// Entry n contains the factors that move a block by n * kVectorBlocks blocks.
 template <uint32_t kVectorBlocks, uint32_t kMost>
 inline constexpr auto kCarry = [] {
     std::array<Factors, kMost + 1> t{};
@@ -66,10 +68,10 @@ inline constexpr auto kCarry = [] {
     return t;
 }();
 
-/// Returns the two factors of Barrett's reduction of 96 bits to 32: floor(x^95 / P), and P times x^31.
+/// Returns the two factors of Barrett's reduction from 96 to 32 bits: floor(x^95 / P), and P times x^31.
 constexpr Factors barrett() {
     uint64_t quotient = 0;
-    uint32_t rest = 0x80000000;  // x^0; each of the 95 steps multiplies it by x
+    uint32_t rest = 0x80000000;  // x^0; each of the 95 steps multiplies `rest` by x
     for (int i = 0; i < 95; ++i) {
         const uint64_t carried = rest & 1;
         rest = times_x(rest);

@@ -1,14 +1,15 @@
-// The algorithm of all kernels with carry-less multiplication. Each kernel includes this file after it has defined, for its
-// vectors: Vector, kVectorBytes, kAccumulators, ROCI_CRC_TARGET, and the operations that are used here.
+// The algorithm of all kernels with carry-less multiplication. Each kernel defines Vector, kVectorBytes, kAccumulators,
+// ROCI_CRC_TARGET and the operations on vectors, and then includes this file.
 //
-// Zeros before the message extend it to a whole number of vectors; leading zeros do not change the CRC. So the last vector ends
-// where the message ends, and the distance of each block from the end is a multiple of the block size. If the payload begins and
-// ends at cache line boundaries, no vector of the payload crosses such a boundary.
+// The first vector of a message may be incomplete. Zeros before the message extend the message to a whole number of vectors.
+// Leading zeros do not change the CRC. So the last vector ends where the message ends, and the distance of each block from the
+// end is a multiple of the block size. If the payload begins and ends at cache line boundaries, no vector of the payload crosses
+// such a boundary.
 //
-// In short messages each vector is multiplied by the factors of its position, independently of the others. Long messages are
-// computed in kAccumulators chains. Each chain moves its sum forward by kAccumulators vectors and adds the next vector (Gopal et
-// al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ"). The final sum has degree 95 at most; Barrett's method
-// reduces it to 32 bits.
+// For a short message, the kernel multiplies each vector by the factors of the vector's position. For a long message, the kernel
+// uses kAccumulators chains. Each chain moves its sum by kAccumulators vectors towards the end and adds the next vector (Gopal et
+// al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ"). The final sum has degree 95 at most. Barrett's method
+// reduces the final sum to 32 bits.
 //
 // There is no include guard, because each translation unit contains one kernel.
 
@@ -30,7 +31,7 @@ constexpr uint32_t kShortVectors = kFinishBlocks / kVectorBlocks;
 constexpr uint32_t kMostBefore = kMaskedVectors + kAccumulators - 1;  ///< largest number of vectors before the chains begin
 static_assert(kShortVectors + 1 >= kMaskedVectors + kAccumulators);
 
-/// Places the four bytes of the CRC state at any position within a vector.
+/// Controls of the byte shuffle that places the four bytes of the CRC state at any position within a vector.
 struct alignas(64) StatePlace {
     uint8_t control[192];
 };
@@ -49,7 +50,7 @@ ROCI_CRC_TARGET inline const Factors* factors_of_last(uint32_t vectors) {
 /// Reads the vectors of a message in order. Combines the first vectors with the mask and the state.
 struct Reader {
     const uint8_t* p;       ///< the next whole vector
-    const uint8_t* masked;  ///< the mask for that vector
+    const uint8_t* masked;  ///< the mask for the vector at `p`
     const uint8_t* end_of_mask;
     uint32_t state, split;  ///< if the first vector has only `split` bytes (1 to 3), the state extends into the second vector
     Vector vector;
@@ -85,8 +86,9 @@ ROCI_CRC_TARGET inline uint32_t crc_short(Reader r, uint32_t vectors) {
     return remainder(sum);
 }
 
-/// Reads a vector for the chains. With kCopied, reads the vector at `from` and stores it in the frame. The empty asm statement
-/// keeps the compiler from reading `from` a second time, because a client may have changed the memory meanwhile.
+/// Returns a vector for the chains. Without kCopied, reads the vector at `p`. With kCopied, reads the vector at `from` and stores
+/// the vector at `p`. A client may change the memory at `from` at any time. The empty asm statement prevents the compiler from
+/// reading `from` a second time.
 template <bool kCopied>
 ROCI_CRC_TARGET inline Vector take(const uint8_t* p, const uint8_t* from) {
     if constexpr (!kCopied) return load(p);
@@ -100,7 +102,8 @@ ROCI_CRC_TARGET inline Vector take(const uint8_t* p, const uint8_t* from) {
     return v;
 }
 
-/// Reads `before` single vectors, then `strides` strides of kAccumulators vectors. With kCopied, copies the strides from `from`.
+/// Computes the CRC of a long message, which consists of `before` vectors and `strides` strides of kAccumulators vectors each.
+/// With kCopied, copies the strides from `from` behind the first vectors.
 template <bool kCopied>
 ROCI_CRC_TARGET inline uint32_t crc_long(Reader r, uint32_t before, size_t strides, const uint8_t* from) {
     const auto& carry = kCarry<kVectorBlocks, kMostBefore>;

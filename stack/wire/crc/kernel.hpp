@@ -1,5 +1,5 @@
-// CRC-32 of a frame. Each kernel has its own file. All kernels except the table need certain processor instructions. choose.cpp
-// selects one kernel at start.
+// CRC-32 of a frame. A kernel is one implementation of the CRC. Each kernel has its own file. All kernels except kTable need
+// certain processor instructions. choose.cpp selects one kernel at start.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,8 @@
 
 namespace roci::wire::crc {
 
-/// Bits that are read as ones at the start of a message. The zeros around them let a kernel read whole vectors of any alignment.
+/// The bits at the start of a message that the CRC replaces by ones. Kernels read the mask in whole vectors, so zeros precede and
+/// follow the bits.
 struct alignas(64) Mask {
     static constexpr size_t kLength = 64;
     uint8_t before[kLength]{};
@@ -18,13 +19,14 @@ struct alignas(64) Mask {
 };
 inline constexpr Mask kNoMask{};
 
-/// Returns the register of CRC-32 after `n` bytes at `p`, starting from `state`. The register is reflected, and inverted neither
-/// at the start nor at the end. Length and alignment are arbitrary. No byte outside of the message is read.
+/// Returns the CRC-32 register after the `n` bytes at `p`. `state` is the register before these bytes. The register is reflected.
+/// The function does not invert the register. Length and alignment are arbitrary. No byte outside of the message is read.
 using Crc = uint32_t(uint32_t state, const uint8_t* p, size_t n, const Mask& mask);
 
 /// Like Crc, for a message that consists of `head_length` bytes at `head` and `n` bytes at `from`. Copies the `n` bytes behind
-/// the head. Each byte is read once, so the CRC matches the copy even if a client writes to `from` meanwhile. `head_length` is
-/// from kLeastHead to kMostHead. `n` is a nonzero multiple of kCopyStep. The mask covers bytes of the head only.
+/// the head. The function reads each byte at `from` once, so the CRC matches the copy even if a client writes to `from`
+/// meanwhile. `head_length` is from kLeastHead to kMostHead. `n` is a nonzero multiple of kCopyStep. The mask must be zero behind
+/// the head.
 using CopyingCrc = uint32_t(uint32_t state, uint8_t* head, uint32_t head_length, const Mask& mask, const uint8_t* from, size_t n);
 inline constexpr uint32_t kLeastHead = 16, kMostHead = 128, kCopyStep = 256;
 
@@ -47,7 +49,8 @@ extern const Kernel kPmull, kArmCrc;
 /// Returns all kernels of this architecture, in order of preference. The last kernel runs on every processor.
 std::span<const Kernel* const> kernels();
 
-/// Returns true if the kernel agrees with a bitwise computation. The lengths are chosen to cover all code paths of the kernel.
+/// Returns true if the kernel computes correct CRCs and copies for messages of many lengths. The lengths cover all code paths of
+/// the kernel.
 bool self_test(const Kernel& kernel);
 
 struct Choice {
@@ -59,10 +62,11 @@ struct Choice {
 /// `from` that is supported and passes its self-test.
 Choice choose(std::span<const Kernel* const> from, std::string_view wanted);
 
-/// Returns the choice from kernels() by the environment variable ROCI_CRC. The choice is made once, before main().
+/// Returns the choice from kernels(). The wanted kernel is the value of the environment variable ROCI_CRC. The choice is made
+/// once, before main().
 const Choice& chosen();
 
-/// The functions of the chosen kernel. Before the choice is made, they are those of the table kernel.
+/// The functions of the chosen kernel. Before the choice is made, the functions of the kernel kTable.
 extern constinit Crc* crc;
 extern constinit CopyingCrc* copying;
 

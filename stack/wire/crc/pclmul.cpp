@@ -1,4 +1,4 @@
-// CRC-32 by carry-less multiplication of 128-bit vectors: PCLMULQDQ, without AVX.
+// CRC-32 kernel with 128-bit vectors. Uses the carry-less multiplication PCLMULQDQ without AVX.
 #include "wire/crc/kernel.hpp"
 
 #if defined(__x86_64__)

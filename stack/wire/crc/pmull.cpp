@@ -1,4 +1,4 @@
-// CRC-32 by carry-less multiplication of 128-bit vectors: PMULL of ARMv8.
+// CRC-32 kernel with 128-bit vectors. Uses the carry-less multiplication PMULL of ARMv8.
 #include "wire/crc/kernel.hpp"
 
 #if defined(__aarch64__)

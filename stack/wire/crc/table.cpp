@@ -1,4 +1,4 @@
-// CRC-32 by tables, eight bytes per step. Runs on every processor.
+// CRC-32 kernel with tables, eight bytes per step. Runs on every processor.
 #include <algorithm>
 #include <cstring>
 

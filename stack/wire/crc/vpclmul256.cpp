@@ -1,4 +1,4 @@
-// CRC-32 by carry-less multiplication of 256-bit vectors: VPCLMULQDQ with AVX2, for processors without AVX-512.
+// CRC-32 kernel with 256-bit vectors, for processors without AVX-512. Uses the carry-less multiplication VPCLMULQDQ with AVX2.
 #include "wire/crc/kernel.hpp"
 
 #if defined(__x86_64__)

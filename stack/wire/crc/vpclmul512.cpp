@@ -1,4 +1,4 @@
-// CRC-32 by carry-less multiplication of 512-bit vectors: VPCLMULQDQ with AVX-512.
+// CRC-32 kernel with 512-bit vectors. Uses the carry-less multiplication VPCLMULQDQ with AVX-512.
 #include "wire/crc/kernel.hpp"
 
 #if defined(__x86_64__)
