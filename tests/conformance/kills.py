@@ -108,7 +108,7 @@ class Bystander:
 def storm(rocid, gids, count, seed):
     """Executes `count` kills. The same seed gives the same victims and delays, but the exact times differ between
     runs."""
-    run_pair(rocid, CHECK, gids, quick=False)  # rocid creates some objects once and keeps them, so that `before` must include them
+    run_pair(rocid, CHECK, gids, quick=False)  # rocid creates some objects once and keeps them, so `before` must include them
     before = rocid.totals()
     with Bystander(rocid) as bystander:
         rounds_of_kills(rocid, gids, count, seed, bystander)
