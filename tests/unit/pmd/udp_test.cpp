@@ -178,7 +178,7 @@ TEST_F(Udp, TheSourcePortMayBeAnyButNotAnother) {
 TEST_F(Udp, ACorruptFrameIsWrongAndNoNatIsBlamed) {
     uint8_t f[256];
     const uint32_t length = build(f, 1, 64);
-    send_from(wire::kRoceUdpPort, f, length);  // after this datagram the receiver knows the peer
+    send_from(wire::kRoceUdpPort, f, length);  // the receiver then has an entry for this peer
     f[kBth + wire::kBthLength + 9] ^= 1;
     send_from(wire::kRoceUdpPort, f, length);
     const std::vector<Got> got = receive(2);

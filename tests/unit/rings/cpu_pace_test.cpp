@@ -1,4 +1,4 @@
-// Tests of CpuPace, which tells a polling thread without work to poll, yield or sleep. CpuPace decides by the
+// Tests of CpuPace. It decides whether a polling thread without work polls again, yields or sleeps. The decision depends on the
 // durations of earlier yields. The tests use no clock and no scheduler.
 #include "abi/cpu_pace.hpp"
 
