@@ -1,13 +1,12 @@
-# `./dev bench` measures each figure next to its reference in one run (docs/tuning.md). It prints a table and writes bench.json and bench.html into the build
-# folder.
-# The first argument may select another benchmark:
+# `./dev bench` measures each figure and its reference figures in the same run (docs/tuning.md). It prints a table and writes bench.json and bench.html into
+# the build folder. The first argument may select another benchmark:
 # `vs-rxe` compares with the kernel's Soft-RoCE in an emulated guest.
 # `loss` runs perftest while frames are dropped at random.
-# `isolation` measures the latency and message rate of a user next to another user that overloads rocid.
-# `shared` compares the latency over rocid with the latency over TCP while the engine and two programs share the CPUs.
-# `udp` compares `port = "udp"` with the kernel's sockets on one veth.
+# `isolation` measures the latency and the message rate of a user while another user overloads rocid.
+# `shared` compares the latency over rocid with that over TCP. The engine and two programs use the same CPUs.
+# `udp` compares `port = "udp"` with sockets of the kernel on the same veth pair.
 # `migration` measures QEMU's live migration over `udp` and over TCP.
-# `cost` counts the instructions that counters and the journal cost. `cost` builds only its own programs.
+# `cost` counts the instructions that the counters and the journal need per message. It builds only its own programs.
 
 dev_bench() {
     source .dev/build.sh

@@ -1,4 +1,4 @@
-# Functions for all commands of ./dev. ./dev sources this file with the root of the repository as working directory.
+# Functions for all commands of ./dev. When ./dev sources this file, the working directory is the root of the repository.
 
 BUILD="${BUILD:-build}"
 export ROCI="$PWD/$BUILD/apps/roci/roci" ROCID="$PWD/$BUILD/apps/rocid/rocid"
@@ -10,7 +10,7 @@ die() {
     exit 1
 }
 
-# Runs a command as root, directly or by sudo. Fails if neither is possible.
+# Runs a command as root: directly if the user is root, otherwise by sudo. Fails if there is no sudo.
 as_root() {
     if [ "$(id -u)" = 0 ]; then
         "$@"
@@ -21,8 +21,8 @@ as_root() {
     fi
 }
 
-# wanted_packages [demo]: prints the packages of .dev/packages.txt. With `demo` prints only the packages of the demo,
-# which precede the first line that begins with "# === ".
+# wanted_packages [demo]: prints the packages of .dev/packages.txt. With `demo`, prints only the packages of the demo. They are above the first line
+# that begins with "# === ".
 wanted_packages() {
     if [ "${1:-}" = demo ]; then sed '/^# === /q' .dev/packages.txt; else cat .dev/packages.txt; fi | grep -vE '^\s*(#|$)'
 }
@@ -34,7 +34,7 @@ missing_packages() {
     done
 }
 
-# configure FOLDER [meson options]: sets up the build folder FOLDER, or changes its options if it exists.
+# configure FOLDER [meson options]: sets up the build folder FOLDER. If the folder is set up already, changes its options.
 configure() {
     local folder="$1"
     shift
@@ -45,23 +45,23 @@ configure() {
     fi
 }
 
-# Options of the builds that run tests. `werror` is off in other builds, because other compilers may give more warnings.
+# Options of the builds that run tests. `werror` is off in other builds, because users may have compilers that give more warnings.
 FOR_TESTS=(-Dtests=true -Dwerror=true)
 
-# Prints the C++ files whose format ./dev check verifies and ./dev format corrects.
+# Prints the names of the C++ files. `./dev check` checks their format, and `./dev format` corrects it.
 sources() { git ls-files 'apps/*.[ch]pp' 'stack/*.[ch]pp' 'pmd_glue/*.[ch]pp' 'verbs_api/*.[ch]pp' 'tests/*.[ch]pp'; }
 
-# --- steps: each is counted, timed and logged -------------------------------------------------------------------------
+# --- steps: each step is counted, timed and logged -------------------------------------------------------------------------
 
 LOGS="$BUILD/dev-logs"
 PASSED=0 FAILED=0 SKIPPED=0
 
-# count_of WORD LOG: prints the number before WORD in the last line of the log, for example 12 for "passed" in "12 passed, 0 failed". Prints nothing if the line
-# has no such number.
+# count_of WORD LOG: prints the number before WORD in the last line of the log. For example, it prints 12 for the word "passed" in "12 passed, 0 failed".
+# Prints nothing if the line has no such number.
 count_of() { tail -n 1 "$2" | grep -oE "[0-9]+ $1" | grep -oE '[0-9]+' || true; }
 
-# step NAME COMMAND…: runs a command as a step. If the last line of the command's output has "N passed, M failed", the step counts as N + M tests, else as one
-# test.
+# step NAME COMMAND…: runs a command as a step. If the last line of its output contains "N passed, M failed", the step counts as N + M tests. Otherwise it
+# counts as one test.
 step() {
     local name="$1" log start status=0
     shift
@@ -69,7 +69,7 @@ step() {
     log="$LOGS/${name//[^a-zA-Z0-9]/-}.log"
     start=$SECONDS
     printf '%-52s ' "$name"
-    # The command does not run in an `if`, because an `if` would disable `set -e` inside functions.
+    # The command is not the condition of an `if`, because such a condition disables `set -e` in the functions that it calls.
     set +e
     (
         set -e
@@ -82,7 +82,7 @@ step() {
         printf 'ok     %4d s  %s\n' $((SECONDS - start)) "$(tail -n 1 "$log" | grep -E '[0-9]+ passed' || true)"
     else
         printf 'FAILED %4d s  %s\n' $((SECONDS - start)) "$log"
-        # The reason of a failed case follows its line.
+        # The lines after the line of a failed case contain the reason.
         grep -E -A 3 '^(FAIL|\[  FAILED|.*: error:|.*ERROR: )' "$log" | head -n 100 | sed 's/^/    /' || true
         tail -n 25 "$log" | sed 's/^/    | /'
     fi
@@ -102,7 +102,7 @@ tally() {
     PASSED=$((PASSED + passed)) FAILED=$((FAILED + failed)) SKIPPED=$((SKIPPED + ${skipped:-0}))
 }
 
-# Prints the summary. Fails if a step failed.
+# Prints the summary. Returns 1 if a step has failed.
 verdict() {
     [ "$SKIPPED" = 0 ] || printf '\n%d skipped; the logs in %s say why\n' "$SKIPPED" "$LOGS"
     printf '\n%d passed, %d failed\n' "$PASSED" "$FAILED"

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Counts the cases of a meson test log. If the output of a test has GoogleTest's summary, the numbers of the summary count. Any other test is one case.
+"""Counts the cases in a log of `meson test`. If the output of a test contains GoogleTest's summary, the counts come from this summary. Otherwise the
+test counts as one case.
 
     count_tests.py BUILD/meson-logs/testlog.json
 """
@@ -7,12 +8,12 @@ import json
 import re
 import sys
 
-# GoogleTest's output ends with "[  PASSED  ] 12 tests." and, if cases failed, with "[  FAILED  ] 1 test, listed below:".
+# The output of GoogleTest ends with "[  PASSED  ] 12 tests." and, if cases failed, with "[  FAILED  ] 1 test, listed below:".
 COUNT = r'^\[ *%s *\] (\d+) tests?[.,]'
 
 
 def counts_of(test):
-    """Returns (passed, failed, skipped) for one entry of the log."""
+    """Returns (passed, failed, skipped) of one entry of the log. A failed test without failed cases, for example after a crash, adds one failed case."""
     output = test.get('stdout') or ''
     found = {word: re.search(COUNT % word, output, re.M) for word in ('PASSED', 'FAILED', 'SKIPPED')}
     passed, failed, skipped = (int(m[1]) if m else 0 for m in found.values())

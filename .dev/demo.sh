@@ -1,4 +1,4 @@
-# Installs, builds and runs Debian's RDMA programs over rocid. Sourced by ./dev.
+# Installs the packages of the demo, builds Rocinante, and runs Debian's RDMA programs over rocid. ./dev sources this file.
 
 HUGEPAGES_WANTED=256  # pages of 2 MiB, for the rings and frame buffers of the demo
 HUGEPAGES=/sys/kernel/mm/hugepages/hugepages-2048kB
@@ -45,7 +45,7 @@ stop_demo() {
     return "$status"
 }
 
-# Waits until a program listens on a TCP port of this machine, for at most 15 s.
+# Waits until a program listens on a TCP port of this machine, but not longer than 15 s.
 wait_for_port() {
     local hex n
     hex="$(printf ':%04X' "$1")"
@@ -56,7 +56,7 @@ wait_for_port() {
     die "no server on port $1 after $((n / 20)) s"
 }
 
-# pair PROGRAM ARGS…: runs the unmodified program as a server on roci0 and as a client on roci1. The client's output is in $DEMO_FOLDER/client.
+# pair PROGRAM ARGS…: runs the unmodified program as a server on roci0 and as a client on roci1. Writes the client's output to $DEMO_FOLDER/client.
 pair() {
     local program="$1" port=18600 server status=0
     shift
@@ -108,7 +108,7 @@ explain() {
 TEXT
 }
 
-# Builds only the programs and libraries of the demo. On a terminal shows ninja's progress line, elsewhere prints one line per tenth of the steps.
+# Builds only the programs and libraries of the demo. On a terminal, shows the progress line of ninja. Otherwise prints one line per tenth of the steps.
 build_demo() {
     local log status=0 targets=(apps/rocid/rocid apps/roci/roci verbs_api/libibverbs/libibverbs.so.1 verbs_api/librdmacm/librdmacm.so.1)
     log="$(mktemp /tmp/roci-demo-build-XXXXXX)"
@@ -122,7 +122,7 @@ build_demo() {
     rm -f "$log"
 }
 
-# Reads ninja's lines such as "[17/150] …". Prints "17 of 150" for the first line of each tenth.
+# Reads lines of ninja such as "[17/150] …". Prints the first line of each tenth of the steps, as "17 of 150".
 tenths() {
     awk -F'[][/]' '/^\[[0-9]+\/[0-9]+\]/ { t = int(10 * $2 / $3); if (t > last) { printf "   %d of %d\n", $2, $3; fflush(); last = t } }'
 }

@@ -1,9 +1,9 @@
-# Builds the release in two passes: the first records a profile of a fixed workload, the second compiles with this profile (docs/tuning.md).
+# Builds the release in two passes. The first pass records a profile of a fixed workload. The second pass compiles with this profile (docs/tuning.md).
 # `meson install -C build-release` installs the release.
 
 PRODUCTS=(apps/rocid/rocid apps/roci/roci verbs_api/libibverbs/libibverbs.so.1 verbs_api/librdmacm/librdmacm.so.1)
 
-# dev_release [TARGETS…]: builds the release and, in addition, TARGETS.
+# dev_release [TARGETS…]: builds the release. Also builds TARGETS.
 dev_release() {
     local folder="${RELEASE:-build-release}"
     say "1 of 3: a build that counts what it executes"

@@ -1,6 +1,7 @@
-# Sanitizer builds. ASan and UBSan: unit tests, simulator and fuzzers. UBSan alone: memory registration. TSan: rings, lcores, memory windows and the client library.
+# Builds with sanitizers. ASan and UBSan check the unit tests, the simulator and the fuzzers. UBSan alone checks memory registration. TSan checks rings, lcores,
+# memory windows and the client library.
 
-# build_and_test FOLDER SANITIZERS TESTS-BELOW…: builds the tests below the folders TESTS-BELOW with SANITIZERS in the build folder FOLDER, and runs them.
+# build_and_test FOLDER SANITIZERS TESTS-BELOW…: builds the tests below the folders TESTS-BELOW in the build folder FOLDER with SANITIZERS, and runs these tests.
 build_and_test() {
     local folder="$1" sanitizers="$2" targets
     shift 2
@@ -11,7 +12,7 @@ build_and_test() {
     run_meson_tests "$folder" "$@"
 }
 
-# run_meson_tests BUILD-FOLDER TESTS-BELOW…: runs the tests below the folders TESTS-BELOW. The last line of the output is the number of passed and failed cases.
+# run_meson_tests BUILD-FOLDER TESTS-BELOW…: runs the tests below the folders TESTS-BELOW. The last line of the output contains the numbers of passed and failed cases.
 run_meson_tests() {
     local folder="$1" names status=0
     shift
@@ -22,7 +23,7 @@ run_meson_tests() {
     return "$status"
 }
 
-# Runs conformance_threads with a client library built with TSan. rocid is the ordinary build, because TSan checks one process.
+# Runs conformance_threads with a client library that is built with TSan. TSan checks only one process, so rocid comes from the ordinary build.
 threads_under_tsan() {
     local folder="$BUILD-tsan" library=verbs_api/libibverbs/libibverbs.so.1 program=tests/conformance/verbs/conformance_threads
     ninja -C "$folder" "$library" "$program"
@@ -30,12 +31,12 @@ threads_under_tsan() {
     tests/conformance/verbs/run.sh "$ROCID" "$folder/$library" "$folder/$program"
 }
 
-# handle_segv=0, because the client library handles write faults itself if userfaultfd is denied.
+# ASan must not handle SIGSEGV (handle_segv=0), because the client library handles write faults if userfaultfd is denied.
 export ASAN_OPTIONS="detect_leaks=1:abort_on_error=0:strict_string_checks=1:handle_segv=0" UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1"
 export TSAN_OPTIONS="halt_on_error=1"
 
-# Runs the tests in the sanitizer builds. Tests of memory registration run without ASan: they move whole pages of their process, and such pages
-# contain ASan's redzones. They also measure the machine's memory, lock pages (under ASan mlock does nothing) and handle faults.
+# Runs the tests in the builds with sanitizers. Tests of memory registration run without ASan. They move whole pages of their process, and these pages
+# would contain redzones of ASan. They also measure the memory of the machine, lock pages (with ASan, mlock does nothing) and handle faults.
 sanitizer_steps() {
     step "ASan + UBSan: unit, simulator, fuzzers" \
         build_and_test "$BUILD-asan" address,undefined tests/unit tests/sim tests/fuzz -tests/unit/client/memory -tests/unit/client/symbols.sh -tests/unit/client/releases.py

@@ -1,6 +1,6 @@
 install_packages() { as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@"; }
 
-# dev_setup [demo]: installs those packages of .dev/packages.txt that are missing. With `demo` installs only the packages of the demo.
+# dev_setup [demo]: installs the missing packages of .dev/packages.txt. With `demo`, installs only the missing packages of the demo.
 dev_setup() {
     local missing
     missing="$(missing_packages "$@")"

@@ -1,4 +1,4 @@
-# Runs the tests of CI. Each step prints one line; a failed step also prints the end of its log. Logs are in build/dev-logs/.
+# Runs the tests of CI. Each step prints one line. A failed step also prints its failed cases and the end of its log. The logs are in build/dev-logs/.
 source .dev/sanitizers.sh
 
 build_all() {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints the targets or the names of Meson's tests with a program or script that is below a FOLDER and not below a -FOLDER.
+"""Prints the build targets or the names of Meson tests. A test is selected if its program or script is below a FOLDER and not below a -FOLDER.
 
     tests_below.py BUILD_FOLDER --targets|--names FOLDER… [-FOLDER…]
 """

@@ -1,6 +1,6 @@
 #!/bin/sh
-# train.sh BUILD-FOLDER: runs a fixed workload with a build that counts executed code (-Db_pgo=generate). The result is the compiler's
-# profile. The numbers of rounds are fixed and nothing depends on a clock, so the same sources give the same profile.
+# train.sh BUILD-FOLDER: runs a fixed workload with a build that counts executed code (-Db_pgo=generate). The result is a profile for the
+# compiler. The numbers of rounds are fixed, and nothing depends on a clock. So the same sources give the same profile.
 set -eu
 bench="$1/tests/bench/transport_bench"
 # Columns: operation, bytes, QPs, requests per post, rounds

@@ -1,4 +1,4 @@
-/// Measures the time that the client takes to register memory: the first time (adoption) and later times.
+/// Measures the time that the client library takes to register memory, for the first time ("adoption") and again.
 
 #include <benchmark/benchmark.h>
 #include <sys/mman.h>
@@ -26,7 +26,7 @@ void check(int error, const std::vector<Piece>& pieces) {
     if (error != 0 || pieces.front().fd < 0) std::abort();
 }
 
-/// Measures the first registration of touched memory. Also reports bytes per second.
+/// Measures the first registration of memory that the program has touched. Also reports bytes per second.
 void adopt(benchmark::State& state) {
     const auto bytes = static_cast<size_t>(state.range(0));
     std::vector<Piece> pieces;
@@ -45,8 +45,8 @@ void adopt(benchmark::State& state) {
 }
 BENCHMARK(adopt)->Arg(4 << 10)->Arg(64 << 10)->Arg(1 << 20)->Arg(16 << 20)->Arg(1 << 30)->Unit(benchmark::kMicrosecond);
 
-/// Registers new 4 KiB heap buffers one after the other. Each buffer lies on two pages. The first page was adopted with the
-/// previous buffer.
+/// Registers new heap buffers of 4 KiB one after the other. Each buffer is on two pages. The first of these pages is
+/// registered already, because the previous buffer is on it too.
 void adopt_heap_buffer(benchmark::State& state) {
     std::vector<Piece> pieces;
     std::vector<uint64_t> tokens;
@@ -64,7 +64,7 @@ void adopt_heap_buffer(benchmark::State& state) {
 }
 BENCHMARK(adopt_heap_buffer)->Unit(benchmark::kMicrosecond)->Iterations(5000);
 
-/// Measures registration and release of memory that is adopted already.
+/// Measures a further registration of memory that was registered before, and its release.
 void adopted_again(benchmark::State& state) {
     const auto bytes = static_cast<size_t>(state.range(0));
     char* p = map_touched(bytes);
@@ -80,7 +80,7 @@ void adopted_again(benchmark::State& state) {
 }
 BENCHMARK(adopted_again)->Arg(4 << 10)->Arg(1 << 20)->Arg(1 << 30)->Unit(benchmark::kMicrosecond);
 
-/// Measures the registration of untouched memory.
+/// Measures the first registration of memory that the program has not touched.
 void adopt_untouched(benchmark::State& state) {
     const auto bytes = static_cast<size_t>(state.range(0));
     std::vector<Piece> pieces;

@@ -1,6 +1,6 @@
-// The attackers of isolation.py that use verbs and rdma_cm in ways in which perftest does not, and a program that only computes.
-// `attackers NAME` runs until it is killed. An attacker goes on if rocid refuses a request, because limits are a permitted answer
-// to an attack.
+// Attackers of isolation.py that use verbs and rdma_cm in ways in which perftest does not, and a program that only
+// computes. `attackers NAME` runs until it is killed. If rocid refuses a request, the attacker continues, because
+// rocid may answer an attack with a limit.
 #include <fcntl.h>
 #include <poll.h>
 #include <rdma/rdma_cma.h>
@@ -16,7 +16,8 @@ namespace {
 
 using namespace roci::bench;
 
-/// Posts `count` SENDs or WRITEs of `bytes` as one list. Every request has a completion. Returns the error of the post.
+/// Posts `count` SENDs or WRITEs of `bytes` bytes as one list. Every request is signalled. Returns the error of the
+/// post.
 int post(ibv_qp* qp, ibv_wr_opcode opcode, const Buffer& from, const Buffer& to, uint32_t bytes, uint32_t count) {
     ibv_sge sge{reinterpret_cast<uintptr_t>(from.data), bytes, from.mr->lkey};
     std::vector<ibv_send_wr> list(count);
@@ -32,7 +33,7 @@ int post(ibv_qp* qp, ibv_wr_opcode opcode, const Buffer& from, const Buffer& to,
     return ibv_post_send(qp, list.data(), &bad);
 }
 
-/// Both ends of a connection without the buffers of a Rig.
+/// The devices, one buffer per device and a CQ of two ends, without the QPs of a Rig.
 struct Ends {
     Device left{"roci0"}, right{"roci1"};
     Buffer source{left, 4096}, target{right, 4096};
@@ -59,7 +60,8 @@ struct Ends {
         if (ibv_context* context = ibv_open_device(list[0]); context != nullptr) ibv_close_device(context);
 }
 
-/// Overruns a CQ for one completion by eight QPs with 256 requests each. Then replaces the CQ and its QPs, which are in error.
+/// Eight QPs with 256 requests each overrun a CQ that has one entry. The attacker then replaces the CQ and the QPs,
+/// which are in the error state, and starts again.
 [[noreturn]] void cq_overrun() {
     constexpr uint32_t kQps = 8, kPosted = 256;
     Ends ends;
@@ -86,7 +88,8 @@ struct Ends {
     }
 }
 
-/// Posts SENDs for which the peer never has a receive. The peer answers with RNR NAKs of 0.01 ms, so the sender repeats for ever.
+/// Posts SENDs for which the peer never has a receive. The peer answers with RNR NAKs with a timer of 0.01 ms, so the
+/// sender repeats the SENDs forever.
 [[noreturn]] void rnr() {
     constexpr uint32_t kQps = 64, kPosted = 256;
     const Rig rig(kQps, kPosted, 4096);
@@ -94,7 +97,7 @@ struct Ends {
     for (;;) pause();
 }
 
-/// Creates and connects a pair of QPs, posts requests to it and destroys it, again and again.
+/// Repeatedly creates and connects a pair of QPs, posts requests to it, and destroys it.
 [[noreturn]] void qps() {
     Ends ends;
     const Ends* e = &ends;
@@ -109,7 +112,7 @@ struct Ends {
     }
 }
 
-/// Two threads call ibv_query_qp, which rocid answers.
+/// Two threads call ibv_query_qp, which needs a reply of rocid.
 [[noreturn]] void calls() {
     const auto ask = [] {
         const Device d("roci0");
@@ -152,7 +155,7 @@ ibv_qp* datagram_qp(const Device& d, ibv_cq* cq, uint32_t depth) {
     return qp;
 }
 
-/// Sends datagrams to a multicast group with 64 members, which have posted no receives.
+/// Sends datagrams to a multicast group with 64 members. The members have posted no receives.
 [[noreturn]] void multicast() {
     constexpr uint32_t kMembers = 64, kSenders = 4, kPosted = 64;
     const Rig rig(1, 4, 4096);
@@ -207,7 +210,7 @@ void reject_all() {
     }
 }
 
-/// Connects by rdma_cm to a listener that rejects, without a pause.
+/// Connects by rdma_cm, again and again without a pause, to a listener that rejects every request.
 [[noreturn]] void connections() {
     std::thread(reject_all).detach();
     usleep(100'000);

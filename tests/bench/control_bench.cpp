@@ -1,5 +1,5 @@
-// Measures the latency of control calls while 0, 4 or 16 other processes are busy: the median and the 99th percentile per verb,
-// in microseconds. The program uses only the public verbs.
+// Measures the latency of control calls while 0, 4 or 16 other processes use the CPUs all the time. The figures are
+// the median and the 99th percentile per verb in microseconds. The program uses only the public verbs.
 #include <infiniband/verbs.h>
 #include <sched.h>
 #include <signal.h>
@@ -17,7 +17,7 @@ namespace {
 
 using roci::bench::now_ns;
 
-/// Processes that spin in a loop until the object is destroyed.
+/// Processes that use the CPU all the time. The destructor ends them.
 class Load {
 public:
     explicit Load(unsigned count) {
@@ -36,7 +36,8 @@ private:
         if (child != 0) return child;
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         const sched_param ordinary{};
-        sched_setscheduler(0, SCHED_OTHER, &ordinary);  // ordinary, even if the benchmark itself has real-time priority
+        // The ordinary policy, even if the benchmark itself has a real-time priority.
+        sched_setscheduler(0, SCHED_OTHER, &ordinary);
         for (std::atomic<unsigned> n{0};;) n.fetch_add(1, std::memory_order_relaxed);
     }
     std::vector<pid_t> children_;

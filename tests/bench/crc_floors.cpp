@@ -17,8 +17,8 @@ using wire::crc::Kernel;
 
 constexpr uint32_t kMtu = 4096;
 
-/// On a processor with AVX, ISA-L chooses kernels that leave the upper halves of vector registers dirty. Dirty upper halves slow
-/// down code that is compiled for SSE. So by_isal() clears them if the processor has AVX.
+/// If the processor has AVX, ISA-L selects kernels that leave the upper halves of vector registers dirty. Dirty upper
+/// halves slow down code that is compiled for SSE. So by_isal() clears the upper halves.
 #ifdef __x86_64__
 [[gnu::target("avx"), gnu::noinline]] void clear_upper_halves() { __builtin_ia32_vzeroupper(); }
 const bool kHasAvx = __builtin_cpu_supports("avx") != 0;
@@ -47,7 +47,8 @@ std::unique_ptr<uint8_t[]> memory(size_t bytes) {
     return m;
 }
 
-/// Returns the rate of a kernel in GB/s. It reads one message of `bytes` bytes, which is in the nearest cache, again and again.
+/// Returns the rate of a kernel in GB/s. The kernel repeatedly reads the same message of `bytes` bytes, which is in
+/// the nearest cache.
 double crc_rate(const Kernel& kernel, size_t bytes, bool quick) {
     const auto message = memory(bytes);
     const size_t rounds = (size_t{1} << 20) / bytes;
@@ -59,7 +60,7 @@ double crc_rate(const Kernel& kernel, size_t bytes, bool quick) {
     return double(bytes * rounds) / ns;
 }
 
-/// Prints a row per kernel and size. Returns the kernel that is fastest for 4 KiB.
+/// Prints one row per kernel and size. Returns the kernel that is fastest for 4 KiB.
 const Kernel& crc_rows(bool quick) {
     constexpr std::pair<const char*, size_t> kSizes[] = {{"64B", 64}, {"1KiB", 1024}, {"4KiB", kMtu}};
     const Kernel* best = nullptr;
@@ -89,8 +90,8 @@ uint32_t copied_in_one_pass(const Kernel& kernel, uint8_t* frame, const uint8_t*
 }
 using Out = decltype(copied_then_summed);
 
-/// Passes a message of `bytes` through frames, without a transport: one side copies into a frame and computes the CRC, the other
-/// side computes the CRC and copies out.
+/// Passes a message of `bytes` bytes through frames without a transport. One side copies into a frame and computes
+/// the CRC. The other side computes the CRC and copies the bytes out of the frame.
 void copy_crc_floor(const std::string& figure, Out* out, size_t bytes, const Kernel& kernel, bool quick) {
     constexpr size_t kFrames = 64, kRoom = 4480, kLine = 64;
     const auto from = memory(bytes), to = memory(bytes), frames = memory(kFrames * kRoom);

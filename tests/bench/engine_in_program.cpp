@@ -1,8 +1,9 @@
-// Measures the shortest way between two programs: each program runs the engine of its own QP. No third thread takes part, as in a
-// kernel transport whose engine runs in the system call of the poster. Rocinante has no such mode. This bench shows what it would
-// save; shared.py measures the way through rocid.
+// Measures the shortest path between two programs: each program runs the engine of its own QP, and no third thread
+// takes part. A kernel transport works in this way if its engine runs in the system call of the poster. Rocinante has
+// no such mode. This benchmark shows the time that such a mode would save. shared.py measures the path through rocid.
 //
-// Two threads stand for the two programs. The frames pass from engine to engine through rocid's ring of handed over frames.
+// Two threads take the place of the two programs. The frames pass from engine to engine through the ring by which
+// rocid's engines hand over frames.
 #include "engine_in_program.hpp"
 
 #include <atomic>
@@ -19,7 +20,7 @@ namespace roci::bench {
 namespace {
 
 constexpr uint32_t kBytes = 64, kDepth = 64, kTrips = 200'000, kWarmUp = 10'000;
-/// Number of empty polls before a yield on a CPU that no other thread wants, as in libibverbs.
+/// Number of empty polls before a yield on a CPU that no other thread needs, as in libibverbs.
 constexpr uint32_t kMostPolls = 1024;
 
 /// A program: its QP and CQ, and the engine that it runs.
@@ -34,7 +35,7 @@ struct Program {
 class PingPong {
 public:
     PingPong() : rig_({1, 2 * kBytes, kDepth, 2, true}) {}
-    /// Returns false if a message failed.
+    /// Runs the measurement. Returns false if a message failed.
     bool run() {
         Rig::Pair& p = rig_.lanes[0].pairs[0];
         Program first{rig_.left, *p.a, *rig_.lanes[0].left_cq, *p.source, 0};
@@ -64,7 +65,7 @@ private:
         *abi::sges(w) = {Rig::aligned(p.memory), kBytes, p.memory.lkey};
         if (p.qp.sq.publish()) p.client.ring(p.qp.engine, p.qp.slot);
     }
-    /// Runs the program's engine until the next message has arrived. Returns false if a message failed.
+    /// Runs the program's engine until the next message has arrived. Returns false if a message has failed.
     bool await(Program& p, abi::CpuPace& pace) {
         while (!failed_) {
             rig_.world.host(0).engine(p.engine).poll(clock_.now());
@@ -89,7 +90,7 @@ private:
             if (!begins) send(p);
             if (begins && n >= kWarmUp) half_trips_.add((now_ns() - start) / 2);
         }
-        // The peer still waits for the last ACK and message.
+        // The peer may still wait for the last ACK and the last message.
         for (--running_; running_ != 0 && !failed_;) {
             rig_.world.host(0).engine(p.engine).poll(clock_.now());
             sched_yield();
@@ -98,7 +99,7 @@ private:
 
     const pmd::Clock clock_;
     Rig rig_;
-    Histogram half_trips_;  ///< nanoseconds, written by the first program only
+    Histogram half_trips_;  ///< half round trips in nanoseconds; only the first program writes them
     std::atomic<bool> failed_{false};
     std::atomic<uint32_t> running_{2};
 };

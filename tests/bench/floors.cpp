@@ -1,4 +1,5 @@
-// Measures the limits of this machine. run.py compares the transport's figures with the limits of the same run.
+// Measures lower limits of times on this machine. run.py compares the figures of the transport with these limits,
+// which are measured in the same run.
 #include <pthread.h>
 #include <sched.h>
 #include <unistd.h>
@@ -24,7 +25,7 @@ namespace {
 
 bool quick = false;
 
-/// Returns memory of which every byte was written, so that all pages are allocated.
+/// Returns memory. Every byte was written, so all pages are allocated.
 std::unique_ptr<uint8_t[]> memory(size_t bytes) {
     auto m = std::make_unique_for_overwrite<uint8_t[]>(bytes);
     std::memset(m.get(), 0x5a, bytes);
@@ -43,7 +44,7 @@ void memcpy_floor(const char* where, size_t bytes) {
     report(std::string("floor.memcpy.") + where, double(bytes * rounds) / ns, "GB/s");
 }
 
-/// Measures the frequency of the time stamp counter. run.py converts figures to cycles by this frequency.
+/// Measures the frequency of the time stamp counter. run.py uses this frequency to convert figures to cycles.
 void counter_rate() {
     const uint64_t ns = now_ns(), start = ticks();
     usleep(quick ? 20'000 : 100'000);
@@ -58,8 +59,9 @@ void pin(unsigned cpu) {
     pthread_setaffinity_np(pthread_self(), sizeof set, &set);
 }
 
-/// Measures a round trip between two cores: one core writes a cache line, and the other core answers in a second line. Each round
-/// trip uses the next two lines, as rings do, because the time depends on the lines' place in the shared cache.
+/// Measures a round trip between two cores. One core writes a cache line, and the other core answers in a second
+/// line. The time depends on the places of the lines in the shared cache. So each round trip uses the next two lines,
+/// as in a ring.
 void cross_core_floor() {
     const std::vector<unsigned> cpus = pmd::allowed_cpus();
     if (cpus.size() < 2) return;
@@ -95,8 +97,8 @@ void cross_core_floor() {
     echo.join();
 }
 
-/// Measures the time from writing to an eventfd until a thread that slept on it for 5 ms has replied in memory. This is the
-/// lowest cost of waking a sleeping engine.
+/// Measures the time from a write to an eventfd until a thread has answered in memory. Before the write, the thread
+/// has slept on the eventfd for 5 ms. This time is the lowest cost of waking a sleeping engine.
 void wake_floor() {
     const std::vector<unsigned> cpus = pmd::allowed_cpus();
     if (cpus.size() < 2) return;
@@ -129,8 +131,8 @@ void wake_floor() {
     engine.join();
 }
 
-/// Passes 64-byte frames through the ring driver and back to their pool, by DpdkPort (rocid's port class) on one lcore, without
-/// the transport.
+/// Passes 64-byte frames through DPDK's ring driver and returns them to their pool. DpdkPort (the port class of
+/// rocid) does this on one lcore, without the transport.
 void net_ring_floor() {
     constexpr uint32_t kMbufs = 4096, kBurst = 32, kRounds = 20'000;
     pmd::EalOptions options;

@@ -1,5 +1,5 @@
-// Counts latencies in buckets whose width grows with the value (as in HDR histograms). There are 256 buckets per octave, so a
-// value is accurate to 0.4 %.
+// Counts latencies in buckets. The width of a bucket grows with the value, as in HDR histograms. There are 256
+// buckets per octave, so a value is accurate to 0.4 %.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@ public:
     }
     uint64_t max() const { return max_; }
     uint64_t total() const { return total_; }
-    /// Returns the quantile `q`, 0 to 1.
+    /// Returns the quantile `q`, which is from 0 to 1.
     uint64_t quantile(double q) const {
         const auto wanted = uint64_t(q * double(total_));
         uint64_t seen = 0;

@@ -34,8 +34,8 @@ VICTIM, ATTACKER = 65532, 65533
 PORT = 18970
 SETTLE = 1.0  # seconds from the start of an attacker to the first measurement
 STORMS = Path(__file__).with_name("storms.py")
-# By name: the program, and how many of its threads never wait for long. A program is a perftest command for both ends, an attacker of
-# attackers.cpp, or storms.py.
+# The key is a name. The value is the program, and the number of its threads that never wait for long. A program is a
+# command of perftest for both ends, an attacker of attackers.cpp, or storms.py.
 ATTACKERS = {
     "WRITEs of 1 MiB, 4 QPs": ("ib_write_bw -s 1048576 -q 4", 1),
     "READs of 64 KiB, 16 QPs": ("ib_read_bw -s 65536 -q 16", 1),
@@ -52,7 +52,8 @@ ATTACKERS = {
     "sessions opened and closed": ("attackers sessions", 1),
     "rdma_cm connections": ("attackers connections", 1),
 }
-# By name: perftest's command, column of the figure, how the figure relates to its anchor if the goal is reached.
+# The key is a name. The value is the command of perftest, the column of the figure, and a function that returns
+# whether the figure reaches its goal.
 VICTIMS = {
     "p99, us": ("ib_send_lat -s 64 -n 10000", 7, lambda figure, anchor: figure <= 2 * anchor),
     "M messages/s": ("ib_write_bw -s 64 -n 1000000", 4, lambda figure, anchor: figure >= anchor / 4),
@@ -64,7 +65,7 @@ def as_user(uid, command):
 
 
 def wait_listening(port):
-    """Waits until a program listens on the TCP port, for at most 20 s."""
+    """Waits until a program listens on the TCP port, but not longer than 20 s."""
     listens = re.compile(rf":{port:04X} \S+ 0A ")
     for _ in range(400):
         if any(listens.search(Path("/proc/net", table).read_text()) for table in ("tcp", "tcp6")):
@@ -73,7 +74,7 @@ def wait_listening(port):
 
 
 class Pair:
-    """Server and client of perftest, which run as one user."""
+    """The server and the client of a perftest. Both run as the same user."""
 
     def __init__(self, rocid, uid, port, command):
         self.rocid, self.uid = rocid, uid
@@ -97,7 +98,7 @@ class Pair:
 
 
 def measure(rocid, command, column):
-    """Returns the figure in a column of the client's line of results, or None if the run failed."""
+    """Returns the figure in the column `column` of the client's result line. Returns None if the run has failed."""
     pair = Pair(rocid, VICTIM, PORT, command)
     client = pair.client(stdout=subprocess.PIPE)
     try:
@@ -113,7 +114,7 @@ def measure(rocid, command, column):
 
 
 def cpu_seconds(pid):
-    """Returns {thread name: CPU time in seconds}. Threads of one name count together."""
+    """Returns {thread name: CPU time in seconds}. The times of threads with the same name are added."""
     times = {}
     for task in Path(f"/proc/{pid}/task").iterdir():
         try:
@@ -126,7 +127,7 @@ def cpu_seconds(pid):
 
 
 class Programs:
-    """Programs of the attacker's user."""
+    """The programs of the attacker's user."""
 
     def __init__(self, rocid, processes):
         self.rocid, self.processes = rocid, processes
@@ -137,7 +138,7 @@ class Programs:
         return sum(sum(cpu_seconds(p.pid).values()) for p in self.processes)
 
     def cpus(self):
-        """Returns the CPU time per second since the constructor."""
+        """Returns the CPU time that the programs have used per second since the constructor."""
         return (self.used() - self.before) / (time.monotonic() - self.started)
 
     def rocid_cpus(self):
@@ -176,7 +177,7 @@ def attacking(rocid, what):
 
 
 class Row:
-    """The figures of all victims next to one attacker."""
+    """The figures of all victims while one attacker runs."""
 
     def __init__(self, name):
         self.name = name
@@ -198,7 +199,7 @@ class Row:
                     self.cpus[place].append(programs.cpus())
 
     def print(self):
-        """Prints a line per victim. Returns how many goals were reached."""
+        """Prints one line per victim. Returns the number of goals that were reached."""
         reached = 0
         for victim, (_, _, good) in VICTIMS.items():
             runs = [self.figures[victim, place] for place in ("alone", "computing", "attacked")]

@@ -7,19 +7,21 @@ import tempfile
 import time
 from pathlib import Path
 
-# Prefix of a command. The command is killed when the process that started it ends, even if that process is killed.
+# Prefix of a command. If the process that has started the command ends, the command is killed, even if this process
+# itself was killed.
 ENDS_WITH_US = ["setpriv", "--pdeathsig", "KILL", "--"]
 
 
 def end_on_signals():
-    """Makes SIGTERM and SIGHUP end this program by an exception, so that it ends the programs that it has started."""
+    """Makes SIGTERM and SIGHUP end this program by an exception. The program then also ends the programs that it has
+    started."""
     for s in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(s, lambda number, _: sys.exit(128 + number))
 
 
 class Rocid:
-    """A rocid, as a context manager. `settings`: the values of --set. `prefix`: words before the command. `own_session`: rocid gets its own
-    session."""
+    """A rocid; a context manager. `settings` are the values of --set. `prefix` is a prefix of the command. If
+    `own_session` is true, rocid runs in a separate session."""
 
     def __init__(self, build, settings=(), prefix=(), own_session=False):
         self.build, self.settings, self.prefix, self.own_session = build, settings, prefix, own_session
@@ -48,7 +50,7 @@ class Rocid:
         self.folder.cleanup()
 
     def sleeps(self):
-        """Returns {thread name: number of times that the threads of this name went to sleep}."""
+        """Returns {thread name: number of sleeps}. The numbers of threads with the same name are added."""
         counts = {}
         for task in Path(f"/proc/{self.process.pid}/task").iterdir():
             try:

@@ -29,7 +29,7 @@ PORT = 18997
 
 
 def gigabits(rocid, program, seconds):
-    """Returns the bandwidth of one run, or None if the run ended with an error or did not end in time."""
+    """Returns the bandwidth of one run. Returns None if the run failed or did not end in time."""
     command = [program, "-F", "-x", "1", "-m", "4096", "-s", "65536", "-D", str(seconds), "-p", str(PORT), "--report_gbits"]
     server = subprocess.Popen([*command, "-d", "roci1"], env=rocid.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:

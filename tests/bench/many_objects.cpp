@@ -1,5 +1,6 @@
-// Measures how the cost of memory windows and regions grows with their number: microseconds per ibv_alloc_mw and ibv_dealloc_mw
-// of windows of type 1 and 2, and per ibv_reg_mr and ibv_dereg_mr of 64 bytes each. The numbers of objects are the arguments.
+// Measures how the cost of memory windows and regions grows with their number. The figures are the microseconds per
+// ibv_alloc_mw and ibv_dealloc_mw of windows of type 1 and type 2, and per ibv_reg_mr and ibv_dereg_mr of 64 bytes.
+// The arguments are the numbers of objects.
 #include <infiniband/verbs.h>
 
 #include <cstdlib>

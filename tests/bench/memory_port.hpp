@@ -1,4 +1,4 @@
-// Two ports that pass their frames to each other by pointer: a link that costs nearly nothing.
+// Two ports that pass frames to each other by pointer. Such a link has almost no cost.
 #pragma once
 
 #include <algorithm>
@@ -48,7 +48,7 @@ private:
 
     std::unique_ptr<uint8_t[]> bytes_ = std::make_unique<uint8_t[]>(size_t{kFrames} * kRoom);
     std::array<uint8_t*, kFrames> free_;
-    std::array<io::RxFrame, kFrames> wire_;  ///< frames on the way to this port; at most the peer's whole pool
+    std::array<io::RxFrame, kFrames> wire_;  ///< frames that have not been received yet; at most all frames of the peer's pool
     unsigned free_count_ = 0, sent_ = 0, received_ = 0;
     MemoryPort* peer_ = nullptr;
 };

@@ -20,11 +20,11 @@ import time
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
 PORT = itertools.count(19500)
-AT = 16 << 20  # offset of the random bytes in the guest's memory; all other memory is empty
+AT = 16 << 20  # offset of the random bytes in the guest's memory; the other memory is empty
 
 
 class Machine:
-    """An emulated machine without a disk; its processor is stopped."""
+    """An emulated machine without a disk. Its processor is stopped."""
 
     def __init__(self, host, folder, name, words, rdma):
         self.path = f'{folder}/{name}.qmp'
@@ -68,7 +68,7 @@ class Machine:
 
 
 def migrate(net, folder, kind, options, content):
-    """Migrates once. Returns the milliseconds that QEMU reports."""
+    """Migrates a machine once. Returns the duration in milliseconds, as QEMU reports it."""
     rdma, port = kind == 'rdma', next(PORT)
     uri = f'{kind}:{net.a.ipv4}:{port}'
     memory = ['-m', f'{options.mib + 64}M']

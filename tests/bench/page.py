@@ -1,4 +1,5 @@
-"""Renders the benchmark's figures as one HTML page. The charts are inline SVG, and the page loads no other files."""
+"""Writes the figures of the benchmark as one HTML page. The charts are inline SVG, and the page loads no other
+files."""
 import html
 
 import reach
@@ -16,7 +17,7 @@ td{white-space:nowrap}td:first-child,th:first-child{text-align:left;white-space:
 
 
 def bars(rows, unit, width=960, left=330):
-    """Returns an SVG with a horizontal bar per row. A row is (label, value, colour variable)."""
+    """Returns an SVG with one horizontal bar per row. A row is (label, value, colour variable)."""
     rows = [r for r in rows if r[1] is not None]
     if not rows:
         return "<p>Not measured in this run.</p>"
@@ -31,7 +32,8 @@ def bars(rows, unit, width=960, left=330):
 
 
 def goals(rows, width=960, left=460):
-    """Returns a bar per goal on a logarithmic scale from a tenth to ten times the goal. The dashed line marks the goal."""
+    """Returns an SVG with one bar per goal. The scale is logarithmic, from a tenth of the goal to ten times the goal.
+    A dashed line marks the goal."""
     import math
     rows = [r for r in rows if r["measured_ratio"] is not None]
     span = width - left - 90
@@ -63,13 +65,14 @@ def percentiles(figures):
 
 
 def colour(i):
-    """Returns the colour of part i of a bar. Adjacent parts differ in hue (by the golden section) and in lightness."""
+    """Returns the colour of part `i` of a bar. Adjacent parts differ in hue (by the golden section) and in
+    lightness."""
     return f"hsl({(i * 137.5) % 360:.0f} 52% {66 if i % 2 else 54}%)"
 
 
 def stage_bars(figures, width=960, left=150, height=30):
-    """Returns a bar per case, divided into its stages. The name of a stage is in the bar if it fits. Every name is in a tooltip and in the table
-    below."""
+    """Returns an SVG with one bar per case. The bar is divided into the stages of the case. If the name of a stage
+    fits, it is in the bar. Every name is in a tooltip and in the table below."""
     all_cases = stages.cases(figures)
     if not all_cases:
         return "<p>Not measured in this run.</p>"

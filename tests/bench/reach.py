@@ -1,5 +1,5 @@
-"""The goals. A goal has a figure, an anchor and the lowest (or highest) permitted ratio of the two. An anchor is a figure of the same run, a figure
-of the stored release or a fixed number."""
+"""The goals of the benchmark. A goal has a figure, an anchor, and the lowest (or highest) permitted ratio of the
+figure to the anchor. The anchor is a figure of the same run, a figure of the stored release, or a fixed number."""
 
 
 def _least(figure, anchor, goal, text, why, scale=1.0):
@@ -11,12 +11,13 @@ def _most(figure, anchor, goal, text, why, scale=1.0):
 
 
 def _fewer_cycles(figure, text):
-    """Returns a goal for cycles per message or KiB, compared with the stored release (release.json). The cycles of two runs are
-    comparable, because machines of one kind need about the same number of cycles at any clock rate."""
+    """Returns a goal for the cycles per message or KiB. The anchor is the stored release (release.json). The cycles
+    of two runs can be compared, because machines of one kind need about the same number of cycles at any clock
+    rate."""
     return _most(figure, "release", 1.1, text + ", cycles against the stored release's", "no release is slower than the one before")
 
 
-# An anchor that is a number is a fixed goal in the figure's unit.
+# If an anchor is a number, it is a fixed goal in the unit of the figure.
 GOALS = [
     _fewer_cycles("transport.write.64B.16qp", "64 B WRITE, 16 QPs, batches: engine alone"),
     _fewer_cycles("transport.send.64B.16qp", "64 B SEND, 16 QPs, batches: engine alone"),
@@ -63,7 +64,7 @@ PER_CYCLES = {"Mmsg/s": (1e6, "cycles/msg"), "GB/s": (1e9 / 1024, "cycles/KiB")}
 
 
 def add_cycles(figures):
-    """Adds the cycles of the time stamp counter per message or KiB to each rate."""
+    """Adds the number of cycles of the time stamp counter per message or KiB to each figure that is a rate."""
     counter = figures.get("floor.counter")
     if counter is None:
         return
@@ -95,7 +96,7 @@ def rows(figures, release):
         anchor = anchor_of(g, mine, figures, release)
         ratio = mine["value"] / anchor["value"] if mine and anchor and anchor["value"] else None
         met = ratio is not None and (ratio >= g["goal"] if g["more_is_better"] else ratio <= g["goal"])
-        # The score is for comparisons between runs: a higher score is better.
+        # The score is used to compare runs. A higher score is better.
         score = None if ratio is None else ratio if g["more_is_better"] else 1 / max(ratio, 1e-9)
         out.append({"key": g["figure"] + " / " + ("goal" if fixed else g["anchor"]), "what": g["what"], "why": g["why"], "value": mine and mine["value"],
                     "unit": mine and mine["unit"], "anchor": "goal" if fixed else g["anchor"], "anchor_value": anchor and anchor["value"],

@@ -27,11 +27,12 @@ TOP = HERE.parent.parent
 
 
 class Run:
-    """One run: its options, its figures by name, and the figures that could not be measured."""
+    """One run: the options, the measured figures by name, and the figures that could not be measured."""
 
     def __init__(self, quick, build, realtime):
         self.quick, self.build = quick, build
-        # Command prefixes. With `realtime` they pin the engine to one CPU and the program to another, with priority over all ordinary programs.
+        # Prefixes of commands. With `realtime`, the engine runs on one CPU and the program on another CPU. Both have
+        # a higher priority than all ordinary programs.
         self.engine_cpu = self.program_cpu = []
         if realtime:
             cpus = sorted(os.sched_getaffinity(0))
@@ -47,10 +48,10 @@ class Run:
         print(f"  missing: {what}: {why}", flush=True)
 
     def program(self, path, *args, timeout=300, env=None):
-        """Runs one of our programs. Its lines of JSON become figures."""
+        """Runs one of our programs. Each line of JSON that it prints becomes a figure."""
         command = self.program_cpu + [str(self.build / path), *args] + (["--quick"] if self.quick else [])
         if path.endswith("floors"):
-            command = command[:3] + command[6:] if self.program_cpu else command  # floors chooses the CPUs of its threads itself, so no taskset
+            command = command[:3] + command[6:] if self.program_cpu else command  # no taskset: these programs choose the CPUs of their threads
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=env or self.env)
         except (OSError, subprocess.TimeoutExpired) as e:
@@ -71,9 +72,9 @@ def floors(run):
 
 
 def transport(run):
-    """Measures the engine alone: no rocid and no second thread. The rates are per second of CPU time, which does not include the time of
-    other programs."""
-    # The option --net-ring connects the devices by DPDK's ring driver, as in rocid.
+    """Measures the engine alone, without a rocid and a second thread. The rates are per second of CPU time. CPU time
+    does not include the time of other programs."""
+    # With --net-ring, DPDK's ring driver connects the devices, as in rocid.
     names = {"write/64/1/32": "transport.write.64B.1qp", "write/64/16/32": "transport.write.64B.16qp",
              "write/4096/16/32": "transport.write.4KiB.16qp", "write/64/16/1": "transport.write.64B.batch1.16qp", "write/64/10000/1": "transport.write.64B.batch1.10000qp",
              "write/64/10000/32": "transport.write.64B.batch32.10000qp",
@@ -99,7 +100,8 @@ def transport(run):
 
 
 def sharing(run):
-    """Counts the cache lines that move between cores per message, in a model. Every run gives the same figures."""
+    """Counts the cache lines that move between cores per message. The cores are simulated, so every run gives the
+    same figures."""
     program = run.build / "tests/bench/sharing/sharing"
     if not program.exists():
         return run.miss("sharing", "not built: it needs gcc, and a build without sanitizers")
@@ -107,18 +109,19 @@ def sharing(run):
 
 
 def two_lcores(run):
-    """Compares two engines of one host with one engine, by the same program. Each engine has its own lcore, and the client of the engine's
-    QPs runs on the same lcore. The engines share the tables that the engines of a rocid share. With --crossed the two QPs of a connection
-    are on different engines, so every frame is handed over to the other engine."""
+    """Compares two engines of one host with one engine. Both are measured by the same program. Each engine has its
+    own lcore. The client of the engine's QPs runs on the same lcore. The engines share the same tables as the engines
+    of a rocid. With --crossed, the two QPs of a connection are on different engines, so every frame is handed over to
+    the other engine."""
     cpus = sorted(os.sched_getaffinity(0))
     if len(cpus) < 2:
         return run.miss("two lcores", "one CPU")
     program = str(run.build / "tests/bench/transport_bench")
-    prefix = run.program_cpu[:3]  # no taskset, because the program pins its lcores
+    prefix = run.program_cpu[:3]  # without taskset, because the program chooses the CPUs of its lcores
     kinds = {"transport.one_lcore": [["taskset", "-c", str(c), program, "--engines", "1"] for c in (cpus[0], cpus[-1])],
              "transport.two_lcores": [[program, "--engines", "2"]], "transport.two_lcores.crossed": [[program, "--engines", "2", "--crossed"]]}
     best = {}
-    for _ in range(2):  # in turn, so that the load of other programs affects all kinds
+    for _ in range(2):  # measures the kinds in turn, so that the load of other programs affects all of them
         for name, commands in kinds.items():
             for command in commands:
                 try:
@@ -131,7 +134,8 @@ def two_lcores(run):
 
 
 def instructions(run):
-    """Counts instructions per message in the engine alone: the difference between two runs under callgrind. The counts have no noise."""
+    """Counts the instructions per message in the engine alone. A figure is the difference between two runs under
+    callgrind. These counts have no noise."""
     def count(rounds, *what):
         with tempfile.TemporaryDirectory() as d:
             done = subprocess.run(["valgrind", "--tool=callgrind", f"--callgrind-out-file={d}/out",
@@ -152,7 +156,7 @@ def verbs(run):
 
 
 def control(run):
-    """Measures control calls beside 0, 4 and 16 busy programs."""
+    """Measures control calls while 0, 4 and 16 other programs use the CPUs all the time."""
     run.program("tests/bench/control_bench")
 
 
@@ -173,8 +177,8 @@ def idle(run):
 
 
 def two_sided(server, client, run, pause=0.5, timeout=60, alone=False, pinned=True, server_env=None):
-    """Runs a program's server and client. Returns the client's output. `alone`: the programs do not use rocid, so the server runs on the
-    engine's CPU. Without `pinned` the kernel chooses the CPUs."""
+    """Runs the server and the client of a program. Returns the output of the client. `alone` means that the programs
+    do not use rocid, so the server runs on the engine's CPU. If `pinned` is false, the kernel chooses the CPUs."""
     if pinned:
         server, client = (run.engine_cpu if alone else run.program_cpu) + server, run.program_cpu + client
     s = subprocess.Popen(server, env=server_env or run.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -217,8 +221,8 @@ def perftest(run):
 
 
 def ucx(run):
-    """Measures UCX over shared memory and over TCP, and the same program over Rocinante."""
-    over_us = {"UCX_TLS": "rc_verbs,ud_verbs", "UCX_NET_DEVICES": "roci1:1"}  # the client's device; the server uses roci0
+    """Measures UCX over shared memory and over TCP, and UCX over Rocinante."""
+    over_us = {"UCX_TLS": "rc_verbs,ud_verbs", "UCX_NET_DEVICES": "roci1:1"}  # the client uses roci1, and the server uses roci0
     rivals = {"ucx_posix": {"UCX_TLS": "posix,self,sm"}, "ucx_tcp": {"UCX_TLS": "tcp,self"}, "ucx_rc_over_us": over_us}
     tests = [("rate.64B", ["-t", "ucp_put_bw", "-s", "64", "-n", "300000", "-w", "10000", "-O", "32"], "msg"),
              ("half_round_trip.64B", ["-t", "tag_lat", "-s", "64", "-n", "20000", "-w", "1000"], "lat"),
@@ -232,7 +236,7 @@ def ucx(run):
         for name, args, what in tests:
             if run.quick:
                 args = [str(int(a) // 5) if args[i - 1] == "-n" else a for i, a in enumerate(args)]
-            over = [str(run.build / "apps/roci/roci"), "run", "--"] if rival == "ucx_rc_over_us" else []  # UCX looks for devices in /sys
+            over = [str(run.build / "apps/roci/roci"), "run", "--"] if rival == "ucx_rc_over_us" else []  # UCX searches for devices in /sys, which `roci run` provides
             command = [*over, "ucx_perftest", "-p", "18998", *args]
             try:
                 keep, run.env = run.env, env
@@ -247,8 +251,8 @@ def ucx(run):
             if not final:
                 run.miss(f"{rival} {name}", "no figure")
                 break
-            # The fields after "Final:" are iterations, latency in us (percentile, average, overall), MB/s (average, overall), messages/s (average,
-            # overall).
+            # The fields after "Final:" are: iterations; latency in us (percentile, average, overall); MB/s (average,
+            # overall); messages/s (average, overall).
             v = [float(x) for x in final[0][2:]]
             if what == "msg":
                 run.put(f"{rival}.{name}", v[-1] / 1e6, "Mmsg/s")
@@ -280,7 +284,8 @@ def start_rocid(run, folder):
 
 
 def compare(ratios, baseline, tolerance):
-    """Prints the ratios that differ from the stored ratios by the tolerance or more. Returns True if none of them fell."""
+    """Prints the ratios that differ from the stored ratios by the tolerance or more. Returns True if none of them has
+    become worse."""
     good = True
     for row in ratios:
         old = baseline.get(row["key"])

@@ -16,7 +16,8 @@
 namespace roci::bench {
 namespace {
 
-/// The engines of one host, as in rocid. Each engine has its own lcore, which also runs the client's side of the engine's QPs.
+/// The engines of one host, as in rocid. Each engine has its own lcore. The lcore also runs the client of the
+/// engine's QPs.
 class Several {
 public:
     Several(uint32_t engines, bool crossed, bool quick)
@@ -25,11 +26,11 @@ public:
           rates_(engines),
           together_(engines),
           done_(engines) {}
-    /// Returns the rate of all engines together in millions of messages per second: the best of several windows. Returns 0 if a
-    /// message failed.
+    /// Returns the sum of the rates of all engines in millions of messages per second. The sum is that of the best of
+    /// several windows. Returns 0 if a message failed.
     double rate() {
         for (uint32_t e = 0; e < rates_.size(); ++e) ring_wire->eal().launch(e, [this, e] { drive(e); });
-        done_.wait();  // sleeps, because the engines use all CPUs
+        done_.wait();  // this thread sleeps, because the engines use all CPUs
         ring_wire->eal().join();
         return failed_ ? 0 : best_;
     }
@@ -61,15 +62,16 @@ private:
     const uint64_t window_;
     const pmd::Clock clock_;
     Rig rig_;
-    std::vector<double> rates_;  ///< rate per engine in this window, in millions of messages per second
+    std::vector<double> rates_;  ///< rate of each engine in this window, in millions of messages per second
     double best_ = 0;
     std::atomic<bool> failed_{false};
-    std::atomic<uint32_t> count_{0};  ///< engines that have not finished this window
+    std::atomic<uint32_t> count_{0};  ///< number of engines that have not finished this window
     std::barrier<> together_;
     std::latch done_;
 };
 
-/// Returns one CPU per engine, spread over all permitted CPUs. Returns none if there are fewer CPUs than engines.
+/// Returns one CPU per engine, spread over all permitted CPUs. Returns an empty list if there are fewer CPUs than
+/// engines.
 std::vector<unsigned> cpus_for(uint32_t engines) {
     const std::vector<unsigned> all = pmd::allowed_cpus();
     std::vector<unsigned> out;

@@ -25,15 +25,16 @@ from local_rocid import ENDS_WITH_US, Rocid, end_on_signals
 
 TOP = Path(__file__).resolve().parent.parent.parent
 PORT = 18996
-PROBE, MOST = 100, 20000  # messages of a probe run, and the maximum of a run
-LIMIT = 60  # seconds for a run
-ENGINE = re.compile(r"rte-worker|lcore|engine")  # names of rocid's threads that run an engine
+PROBE, MOST = 100, 20000  # number of messages in a probe run, and maximum number in a run
+LIMIT = 60  # maximum duration of a run in seconds
+ENGINE = re.compile(r"rte-worker|lcore|engine")  # names of the threads of rocid that run an engine
 
-# With `sessions`, rocid and each program have a session of their own, as in different terminals. The kernel schedules each session as a group
-# (sched_autogroup_enabled; a container is a group too). sched_yield() then gives the CPU only to threads of the same group.
+# With `sessions`, rocid and each program run in separate sessions, as in different terminals. The kernel schedules
+# each session as a group (sched_autogroup_enabled). A container is also a group. sched_yield() then gives the CPU
+# only to threads of the same group.
 @dataclasses.dataclass
 class Condition:
-    busy: int = 0  # number of other programs, which never wait
+    busy: int = 0  # number of other programs that use the CPU all the time
     one_cpu: bool = False
     sessions: bool = False
 
@@ -52,7 +53,7 @@ LATENCIES = ("ib_send_lat", "ib_write_lat")
 
 
 def list_goals():
-    """Yields (condition, figure, the figure's quantile, anchor, the anchor's quantile, highest permitted ratio)."""
+    """Yields (condition, figure, quantile of the figure, anchor, quantile of the anchor, highest permitted ratio)."""
     for name, c in CONDITIONS.items():
         for what in LATENCIES:
             if not c.busy and not c.one_cpu:
@@ -109,7 +110,7 @@ class Bench:
         return {f["name"].rsplit(".", 1)[1]: f["value"] / 1000 for f in figures}
 
     def perftest(self, rocid, condition, name, messages):
-        """Returns the columns t_typical and 99 %, and how often rocid's threads slept per message."""
+        """Returns the columns t_typical and 99 %, and the number of sleeps of rocid's threads per message."""
         command = [*condition.prefix(), *PERFTEST[name], "-F", "-x", "1", "-s", "64", "-n", str(messages), "-p", str(PORT)]
         server = start_server(rocid, command)
         try:
@@ -140,7 +141,7 @@ class Bench:
             return
         runs, messages = {s: [] for s in wanted}, {}
         with Rocid(self.options.build, self.options.set, condition.prefix(), condition.sessions) as rocid, busy_programs(condition):
-            for s in wanted:  # a run that does not count finds the number of messages that take --seconds
+            for s in wanted:  # finds the number of messages that take --seconds; the figures of this run are not used
                 probe = self.run(rocid, condition, s, PROBE) or {"p50": 1e6, "p99": 1e6}
                 each = 2e-6 * max(probe["p50"], probe["p99"] / 20)
                 messages[s] = int(min(max(self.options.seconds / each, PROBE), MOST))
@@ -153,7 +154,8 @@ class Bench:
                 print(row_of(f"{name}: {s}", self.figures[f"{name}: {s}"]), flush=True)
 
     def idle_wakes(self, seconds=10):
-        """Counts the sleeps of an idle rocid's threads per second: with nothing connected, and with a pair of QPs whose programs are stopped."""
+        """Counts the sleeps per second of the threads of an idle rocid: without connections, and with a pair of QPs
+        whose programs are stopped."""
         if not re.search(self.options.only, "wake-ups"):
             return
 

@@ -1,5 +1,5 @@
-// The floors of ./dev bench shared: the cost of passing a message from process to process without a transport, as half round
-// trips. The processes use the same CPUs as rocid and its programs.
+// Measures reference values for ./dev bench shared: the cost of a message between processes without a transport, as
+// half round trips. The processes use the same CPUs as rocid and its programs.
 //
 //   shared_floors yield|futex LOOKS ROUNDS     two programs and an engine between them. Each step sets one word of shared memory.
 //                                              A waiting process reads the word LOOKS times. Then it yields after each further
@@ -9,8 +9,8 @@
 //   shared_floors tcp ROUNDS                   64 bytes over a TCP connection of the loopback interface. A waiting program sleeps
 //                                              in recv
 //
-// With a last argument "sessions", each further process has a session of its own, as programs of different terminals have. The
-// kernel then schedules each session as a group (sched_autogroup_enabled).
+// With the last argument "sessions", each further process runs in a separate session, as programs of different
+// terminals do. The kernel then schedules each session as a group (sched_autogroup_enabled).
 #include <arpa/inet.h>
 #include <linux/futex.h>
 #include <netinet/tcp.h>
@@ -41,7 +41,7 @@ struct alignas(64) Word {
     std::atomic<uint32_t> value{0};
     std::atomic<uint32_t> asleep{0};
 };
-/// The steps of a round trip. Each step has a word that counts up.
+/// The steps of a round trip. Each step has a word, which a process increments when it has done the step.
 enum Step : uint32_t { ask, deliver_ask, answer, deliver_answer, steps };
 using Words = std::array<Word, steps>;
 
@@ -77,7 +77,7 @@ private:
 
 bool own_sessions = false;
 
-/// Runs `work` in a new process. The process ends with `work`.
+/// Runs `work` in a new process. The process ends when `work` returns, or when its parent ends.
 pid_t in_process(const std::function<void()>& work) {
     const pid_t parent = getpid();
     const pid_t pid = fork();
@@ -88,7 +88,7 @@ pid_t in_process(const std::function<void()>& work) {
     _exit(0);
 }
 
-/// Makes `rounds` round trips after a warm-up. Prints quantiles of the half round trips.
+/// Makes `rounds` round trips after a warm-up. Prints quantiles of half the round trip.
 void measure(const std::string& name, uint32_t rounds, const std::function<void(uint32_t)>& round_trip) {
     const uint32_t warm = rounds / 10;
     const auto half = std::make_unique<Histogram>();

@@ -31,8 +31,8 @@ constexpr Case kCases[] = {
     {"write.1MiB.1qp", abi::WrOpcode::rdma_write, 1 << 20, 1, 8}, {"write.64B.10000qp", abi::WrOpcode::rdma_write, 64, 10000, 1},
 };
 
-/// The number of windows, and the limits of a window. The fastest window is reported, because other programs can only make a
-/// window longer. Windows are short, so that some fit between the activities of other programs.
+/// The number of windows, and the limits of a window. The fastest window is reported, because other programs can only
+/// make a window longer. Windows are short, so that some of them are not interrupted by other programs.
 struct Effort {
     uint32_t windows, window_bytes, window_messages;
     uint32_t rounds(const Case& c) const {
@@ -47,7 +47,7 @@ StageClock& window_clock() { return stage_clock; }
 #else
 constexpr bool kCounted = false;
 double calibrate_stage_switch() { return 0; }
-/// Without ROCI_STAGES the transport has no markers. This clock then measures a whole window as one stage.
+/// Without ROCI_STAGES the transport has no markers. Then this clock measures a whole window as one stage.
 StageClock& window_clock() {
     static StageClock clock;
     return clock;
@@ -59,8 +59,8 @@ struct Window {
     double switch_cycles = 0;
 };
 
-/// Returns the fastest window, or a window of 0 cycles if a message failed. The cost of a switch is calibrated before each
-/// window, because the frequency of the core changes while the frequency of the counter does not.
+/// Returns the fastest window, or a window of 0 cycles if a message has failed. The frequency of the core changes,
+/// while the frequency of the counter does not. So the cost of a switch is calibrated before each window.
 Window measure(const Case& c, const Effort& effort) {
     Rig rig({c.qps, c.bytes, c.batch * 2});
     Window best;
@@ -71,7 +71,7 @@ Window measure(const Case& c, const Effort& effort) {
             if (!one_round(rig, c.opcode, c.bytes, c.batch)) return {};
         window_clock().end_interval(Stage::outside, rte_rdtsc());
         const bool better = window_clock().whole() < best.took.whole();
-        if (window <= 1 || better) best = {window_clock(), switch_cycles};  // the first window only warms up
+        if (window <= 1 || better) best = {window_clock(), switch_cycles};  // the first window is only a warm-up
     }
     return best;
 }
@@ -93,7 +93,8 @@ void tell(const Case& c, const StageClock& took, double messages, double switch_
     report("stages." + name + ".packets", c.packets(), "/msg");
 }
 
-/// Prints the stages that no case enters, because their markers would be untested. Returns their number.
+/// Prints the stages that no case enters, because nothing would test their markers. Returns the number of these
+/// stages.
 int never_entered(const StageTally (&of)[kStages]) {
     int missing = 0;
     for (size_t s = 0; s < kStages; ++s) {

@@ -2,8 +2,8 @@
 
 namespace roci::bench {
 
-/// Prints the cycles per message of each case as lines of JSON: per stage in transport_stages, the total in transport_bench.
-/// Returns the program's exit status.
+/// Prints the cycles per message of each case as lines of JSON. In transport_stages the figures are per stage, in
+/// transport_bench they are totals. Returns the exit status of the program.
 int stages(bool quick);
 
 }  // namespace roci::bench

@@ -1,4 +1,5 @@
-"""Measures cycles per message and stage, counted in the engine (stack/base/stage.hpp), and the total without counting."""
+"""Measures the cycles per message and stage, which the engine counts (stack/base/stage.hpp), and the total without
+counting."""
 import json
 import subprocess
 
@@ -6,7 +7,7 @@ COUNTED, PLAIN = "tests/bench/transport_stages", "tests/bench/transport_bench"
 
 
 def ask(run, program):
-    """Returns the program's lines by case: {case: {figure: line}}."""
+    """Returns the lines that the program prints, by case: {case: {figure: line}}."""
     command = run.program_cpu + [str(run.build / program), "--net-ring", "--stages"] + (["--quick"] if run.quick else [])
     out = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
     by_case = {}
@@ -16,14 +17,14 @@ def ask(run, program):
 
 
 def cycles(case, figures):
-    """Returns the value by which tries of a case are compared."""
+    """Returns the number by which the tries of a case are compared."""
     return sum(figures[name]["value"] for name in (f"stages.{case}.sum", f"stages.{case}.plain") if name in figures)
 
 
 def measure(run):
     best = {}
     for _ in range(2 if run.quick else 3):
-        for program in (COUNTED, PLAIN):  # in turn, so that the load of other programs affects both
+        for program in (COUNTED, PLAIN):  # in turn, so that the load of other programs affects both programs
             try:
                 tries = ask(run, program)
             except (OSError, subprocess.SubprocessError) as e:
@@ -37,7 +38,8 @@ def measure(run):
 
 
 class Case:
-    """The figures of one case: per packet if a message has several packets, otherwise per message."""
+    """The figures of one case. If a message has several packets, they are per packet. Otherwise they are per
+    message."""
 
     def __init__(self, name, figures):
         def of(what):

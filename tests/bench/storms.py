@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""storms.py UID: the attacker of isolation.py that writes doorbells as no library does. It becomes the user UID, opens sessions and rings
-all doorbells of all sessions until it is killed."""
+"""storms.py UID: the attacker of isolation.py that writes doorbells in a way in which no library does. It changes its
+user to UID, opens sessions, and rings all doorbells of all sessions until it is killed."""
 import mmap
 import os
 import struct
@@ -16,7 +16,7 @@ SESSIONS = 30
 
 def main():
     parent = os.getppid()
-    # The user may have no access to this interpreter, so the program changes its user itself.
+    # The new user may have no right to execute this interpreter. So the program itself changes its user.
     os.setgroups([])
     os.setresgid(*[int(sys.argv[1])] * 3)
     os.setresuid(*[int(sys.argv[1])] * 3)

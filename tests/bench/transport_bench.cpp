@@ -46,8 +46,8 @@ BENCHMARK(write)->Apply(sizes)->Args({64, 16, 1})->Args({64, 10'000, 1})->Args({
 BENCHMARK(send)->Apply(sizes);
 BENCHMARK(read)->Apply(sizes);
 
-/// `--fixed write|send|read BYTES QPS BATCH ROUNDS` executes a fixed number of rounds without a clock, for tools that count
-/// instructions. The difference between two runs is the cost of the additional messages.
+/// `--fixed write|send|read BYTES QPS BATCH ROUNDS` executes a fixed number of rounds without a clock, for tools that
+/// count instructions. The difference between two runs with different ROUNDS is the cost of the additional messages.
 int fixed(char** argv) {
     const std::string_view name = argv[2];
     const abi::WrOpcode opcode = name == "read"   ? abi::WrOpcode::rdma_read
@@ -67,7 +67,7 @@ int main(int argc, char** argv) {
     using namespace roci::bench;
     if (argc > 2 && std::string_view(argv[1]) == "--engines") return several(argc, argv);
     if (argc > 1 && std::string_view(argv[1]) == "--in-program") return in_program(argc, argv);
-    if (argc > 1 && std::string_view(argv[1]) == "--net-ring") {  // must be the first argument
+    if (argc > 1 && std::string_view(argv[1]) == "--net-ring") {  // --net-ring must be the first argument
         ring_wire = std::make_unique<RingWire>(std::vector<unsigned>{});
         std::rotate(argv + 1, argv + 2, argv + argc);
         argv[--argc] = nullptr;

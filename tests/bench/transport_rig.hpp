@@ -1,4 +1,4 @@
-// Two devices that are connected by memory, or by DPDK's ring driver as in rocid. This process drives both QPs of every
+// Two devices. Memory connects them, or DPDK's ring driver as in rocid. This process drives both QPs of every
 // connection. All measurements of transport_bench use this rig.
 #pragma once
 
@@ -23,7 +23,8 @@ namespace roci::bench {
 /// DPDK's ring driver, mbufs and ports as in rocid, with a queue and a pool per engine.
 class RingWire {
 public:
-    /// `cpus` has one CPU per engine, for the engine's lcore. If it is empty, one engine runs in the calling thread.
+    /// `cpus` contains one CPU per engine, for the lcore of the engine. If `cpus` is empty, one engine runs in the
+    /// calling thread.
     explicit RingWire(const std::vector<unsigned>& cpus)
         : engines_(std::max(1u, uint32_t(cpus.size()))), eal_(options(cpus)), pair_("roci0", "roci1", uint16_t(engines_)) {
         std::vector<pmd::MbufPool*> pools;
@@ -54,27 +55,27 @@ private:
     std::vector<std::unique_ptr<pmd::DpdkPort>> ports_;
 };
 
-/// Connects the devices: by ring_wire if main() has created it, otherwise by memory_wire. ring_wire is global, because a process
-/// can have only one EAL.
+/// The connection of the devices. If main() has created ring_wire, it is ring_wire. Otherwise it is memory_wire.
+/// ring_wire is global, because a process can have only one EAL.
 inline std::unique_ptr<RingWire> ring_wire;
 inline std::unique_ptr<MemoryWire> memory_wire;
 inline io::Port* wire_port(uint32_t device, uint32_t engine) {
     return ring_wire != nullptr ? ring_wire->port(device, engine) : memory_wire->port(device);
 }
 
-/// One host with two devices back to back, and connected pairs of QPs on each of its engines.
+/// One host with two devices that are connected to each other, and with connected pairs of QPs on each engine.
 struct Rig {
     struct Pair {
         sim::Qp *a, *b;
         sim::Mr *source, *target;
     };
-    /// The part of the rig that belongs to one engine: the pairs whose `a` is on this engine, and their CQs. Only one thread
-    /// uses a lane.
+    /// The part of the rig that belongs to one engine. It consists of the pairs whose QP `a` is on this engine, and
+    /// of their CQs. Only one thread uses a lane.
     struct Lane {
         sim::Cq *left_cq, *right_cq;
         std::vector<Pair> pairs;
     };
-    /// With `crossed` the `b` of each pair is on the next engine, so that every frame is handed over.
+    /// If `crossed` is true, the QP `b` of each pair is on the next engine, so that every frame is handed over.
     struct Shape {
         uint32_t qps, bytes, depth;  ///< `qps`: QPs per engine
         uint32_t engines = 1;
@@ -114,7 +115,7 @@ struct Rig {
             }
         }
     }
-    /// Buffers are aligned to a cache line, because programs' buffers usually begin at a page.
+    /// Buffers are aligned to a cache line, because the buffers of programs usually begin at a page.
     static constexpr uint64_t kLine = 64;
     static uint64_t aligned(const sim::Mr& mr) { return (mr.address() + kLine - 1) & ~(kLine - 1); }
     void post(Pair& p, abi::WrOpcode opcode, uint32_t bytes, bool signaled) {
@@ -138,8 +139,8 @@ struct Rig {
     void poll() { world.host(0).engine(0).poll(now += 1000); }
 };
 
-/// Posts a batch of messages on every pair of a lane and polls until all batches are complete. The last message of each batch is
-/// signalled. Returns false if a message failed.
+/// Posts one batch of messages on every pair of a lane, and polls until all batches are complete. The last message of
+/// each batch is signalled. Returns false if a message has failed.
 template <class Poll>
 inline bool one_round(Rig& rig, Rig::Lane& lane, abi::WrOpcode opcode, uint32_t bytes, uint32_t batch, Poll&& poll) {
     const bool send = opcode == abi::WrOpcode::send;
@@ -162,7 +163,7 @@ inline bool one_round(Rig& rig, Rig::Lane& lane, abi::WrOpcode opcode, uint32_t 
     }
     return good;
 }
-/// Executes a round on the only engine, with a virtual clock.
+/// Executes one round on a rig with one engine, with a virtual clock.
 inline bool one_round(Rig& rig, abi::WrOpcode opcode, uint32_t bytes, uint32_t batch) {
     return one_round(rig, rig.lanes[0], opcode, bytes, batch, [&rig] { rig.poll(); });
 }

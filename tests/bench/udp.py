@@ -25,7 +25,8 @@ XDP_MOST = 3400
 
 
 def floor(net, ours, theirs, answer):
-    """Runs udp_floor at both ends. Returns the last figure that the end `answer` ("server" or "client") printed."""
+    """Runs udp_floor at both ends. Returns the last figure that the end `answer` ("server" or "client") has
+    printed."""
     port = next(PORT)
     tool = str(hosts.BUILD / 'tests/bench/udp_floor')
     server = hosts.Program([*net.a.inside, tool, ours, str(port)])
@@ -46,7 +47,7 @@ def floor(net, ours, theirs, answer):
 
 
 def cpu_seconds(host):
-    """Returns the CPU time of all threads of the host's rocid."""
+    """Returns the CPU time in seconds of all threads of the host's rocid."""
     return sum(int(path.read_text().split()[0]) for path in pathlib.Path(f'/proc/{host.process.pid}/task').glob('*/schedstat')) / 1e9
 
 
@@ -55,15 +56,15 @@ def frames_sent(host):
 
 
 class Columns:
-    """The measurements of a round: pairs of a name and a function measure(net)."""
+    """The measurements of a round. Each is a pair of a name and a function measure(net)."""
 
     def __init__(self, options, mtu):
         self.options, self.mtu = options, mtu
-        self.cpu = {}  # kind: [(sender's, receiver's microseconds of CPU time per 64 KiB) …]
+        self.cpu = {}  # kind: list of (sender's, receiver's CPU time in microseconds per 64 KiB)
 
     def write(self, kind):
-        """Returns a function that measures MB/s. The function also appends rocid's CPU time to `cpu`, because other load changes the CPU
-        time less than the rate."""
+        """Returns a function that measures MB/s. This function also appends the CPU time of rocid to `cpu`. Other
+        load changes the CPU time less than the rate."""
         def body(net):
             before = cpu_seconds(net.b), cpu_seconds(net.a), frames_sent(net.b)
             rate = ratios.perftest(net, f'ib_write_bw -s 65536 -D {self.options.seconds}')[3] * 1.048576

@@ -31,7 +31,8 @@ double seconds_since(Clock::time_point t) { return std::chrono::duration<double>
     std::exit(1);
 }
 
-/// Returns a socket with large buffers, bound to `port` if that is not 0. A receive fails after two seconds without a datagram.
+/// Returns a socket with large buffers. If `port` is not 0, the socket is bound to `port`. A receive call fails after
+/// two seconds without a datagram.
 int open_socket(uint16_t port) {
     const int fd = socket(AF_INET, SOCK_DGRAM, 0);
     if (fd < 0) die("socket");

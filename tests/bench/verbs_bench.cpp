@@ -1,6 +1,6 @@
-// Measures Rocinante by the public verbs. One thread of a program drives both ends. Each mode prints its figures; `--rows`
-// selects some figures. Other programs can only make figures worse. So a rate is the best of several short windows, and a half
-// round trip is from the run with the best median.
+// Measures Rocinante by the public verbs. One thread of a program drives both ends. Each mode prints its figures.
+// With `--rows` only some figures are measured. Other programs can only make figures worse. So a rate is the best of
+// several short windows, and a half round trip comes from the run with the best median.
 #include <unistd.h>
 
 #include <functional>
@@ -20,12 +20,12 @@ bool quick = false;
 struct Load {
     ibv_wr_opcode opcode;
     uint32_t bytes, qps;
-    uint32_t batch;        ///< work requests per batch, of which the last is signalled
+    uint32_t batch;        ///< work requests per batch; the last one is signalled
     uint32_t list;         ///< work requests per call of ibv_post_send
     uint32_t batches = 2;  ///< outstanding batches per QP
 };
 
-/// A stream of messages on every pair. Whenever a batch has completed, the next batch is posted.
+/// A stream of messages on every pair. After a batch has completed, the next batch is posted.
 class Stream {
 public:
     Stream(Rig& rig, const Load& load) : rig_(rig), load_(load), sends_(load.list), recvs_(load.batch) {
@@ -43,7 +43,8 @@ public:
         for (uint32_t i = 0; i < load.batch; ++i) recvs_[i] = {0, i + 1 < load.batch ? &recvs_[i + 1] : nullptr, &target_, 1};
         receives_ = load.opcode == IBV_WR_SEND;
     }
-    /// Returns messages per second: the best of `windows` windows of `ns` nanoseconds each.
+    /// Returns the number of messages per second in the best of `windows` windows. Each window takes `ns`
+    /// nanoseconds.
     double rate(unsigned windows, uint64_t ns) {
         for (uint32_t b = 0; b < load_.batches; ++b)
             for (uint32_t q = 0; q < load_.qps; ++q) post(q);
@@ -98,7 +99,8 @@ double messages_per_second(const Load& load) {
 
 // ---- the rows of each mode ---------------------------------------------------------------------------------------------
 
-/// One or more figures that are measured together. `name` is the figure's name, or the common prefix of several names.
+/// One or more figures that are measured together. `name` is the name of the figure, or the common prefix of the
+/// names.
 struct Row {
     std::string name;
     std::function<void()> run;
@@ -123,8 +125,8 @@ Rows rates() {
     };
 }
 
-/// Compares 16 QPs with very many QPs. Each QP gets its next batch as soon as a batch of it has completed. With a `batch` of 1
-/// the engine sends one message per QP in turn.
+/// Compares 16 QPs with very many QPs. After a batch of a QP has completed, the QP gets its next batch. If `batch` is
+/// 1, the engine sends one message per QP in turn.
 Rows many_qps() {
     const uint32_t qps = quick ? 2'000 : 10'000;
     Rows rows;
@@ -174,8 +176,8 @@ void post_receive(ibv_qp* qp, ibv_sge& sge) {
     need0(ibv_post_recv(qp, &wr, &bad), "ibv_post_recv");
 }
 
-/// A ping-pong by SEND with polling, like ib_send_lat: short messages are inline, receives are posted ahead, and the sender gets
-/// a completion only for every 32nd message.
+/// A ping-pong of SENDs with polling, as in ib_send_lat. Short messages are inline. Receives are posted in advance.
+/// The sender gets a completion only for every 32nd message.
 class PingPong {
 public:
     explicit PingPong(uint32_t bytes)
@@ -185,8 +187,8 @@ public:
           flags_(bytes <= kInline ? unsigned(IBV_SEND_INLINE) : 0u) {
         for (uint32_t i = 0; i < kAhead; ++i) post_receive(pair_.left, left_), post_receive(pair_.right, right_);
     }
-    /// Makes `rounds` round trips, after a tenth as many for warm-up. Returns the round trips in ticks, and the nanoseconds per
-    /// tick.
+    /// Makes `rounds` round trips. Before them makes a tenth as many for warm-up. Returns the round trips in ticks,
+    /// and the nanoseconds per tick.
     std::pair<Histogram, double> run(uint32_t rounds) {
         Histogram h;
         const uint64_t first_ns = now_ns(), first = ticks();
@@ -215,7 +217,7 @@ private:
     const unsigned flags_;
 };
 
-/// Takes all figures from the run with the lowest median, because the minimum of each figure would mix different runs.
+/// All figures come from the run with the lowest median. Minimums of single figures would mix different runs.
 Rows latency() {
     constexpr unsigned kRuns = 3;
     Rows rows;
@@ -234,8 +236,8 @@ Rows latency() {
     return rows;
 }
 
-/// Measures the time from posting to completion of a 64-byte WRITE while rocid's engine sleeps, and for comparison while the
-/// engine is awake.
+/// Measures the time from the posting to the completion of a 64-byte WRITE while the engine of rocid sleeps. For
+/// comparison, measures the same time while the engine is awake.
 void wake() {
     Rig rig(1, 64, 4096);
     ibv_sge sge{uint64_t(rig.source.data), 64, rig.source.mr->lkey};
@@ -277,7 +279,7 @@ void connect() {
     ibv_destroy_cq(cq);
 }
 
-/// Measures the first and the second registration of the same memory, and the release of the second.
+/// Measures the first and the second registration of the same memory, and the release of the second registration.
 void register_memory(const std::string& name, size_t bytes, unsigned tries) {
     const Device d("roci0");
     double first = 1e300, second = 1e300, release = 1e300;
@@ -311,7 +313,8 @@ Rows registration() {
     return rows;
 }
 
-/// Returns the bytes of anonymous memory of the process `pid` (rocid). Rings are shared memory, so they are not counted.
+/// Returns the number of bytes of anonymous memory of the process `pid` (rocid). Rings are shared memory, so they are
+/// not included.
 uint64_t anonymous_bytes(const char* pid) {
     FILE* f = need(std::fopen((std::string("/proc/") + pid + "/status").c_str(), "r"), "status of rocid");
     char line[256];
@@ -322,8 +325,8 @@ uint64_t anonymous_bytes(const char* pid) {
     return uint64_t{kib} << 10;
 }
 
-/// Measures rocid's memory per QP. This row must be the first, because rocid's allocator reuses the memory of earlier QPs, and
-/// reused memory would not be counted.
+/// Measures the memory of rocid per QP. The allocator of rocid reuses the memory of earlier QPs, and reused memory
+/// would not be counted. So this row must be the first.
 void memory_a_qp() {
     const char* pid = std::getenv("ROCI_BENCH_ROCID_PID");
     if (pid == nullptr) return;
@@ -335,7 +338,7 @@ void memory_a_qp() {
     report("verbs.rocid_memory_a_qp", double(more - some) / 8'000, "B");
 }
 
-/// Keeps a connected pair open until standard input ends.
+/// Keeps a connected pair of QPs open until the end of standard input.
 void hold() {
     Rig rig(1, 16, 4096);
     while (std::getchar() != EOF) {
@@ -366,8 +369,8 @@ constexpr Mode kModes[] = {
     {"register", registration},
 };
 
-/// Returns the rows of the given modes in the order of kModes, or of all modes if none is given. Throws an exception with a
-/// message for the user if a mode is unknown.
+/// Returns the rows of the given modes in the order of kModes. If no mode is given, returns the rows of all modes. If
+/// a mode is unknown, throws an exception with a message for the user.
 Rows rows_of(const std::vector<std::string>& modes) {
     Rows all;
     for (const std::string& word : modes)
@@ -382,8 +385,8 @@ Rows rows_of(const std::vector<std::string>& modes) {
     return all;
 }
 
-/// Returns the rows with one of the words in their name, or all rows if no word is given. Throws an exception with a message for
-/// the user if no row has a word.
+/// Returns the rows whose names contain one of the words. If no word is given, returns all rows. If no row contains a
+/// given word, throws an exception with a message for the user.
 Rows picked(const Rows& all, const std::vector<std::string>& words) {
     Rows out;
     const auto has = [](const Row& r, const std::string& word) { return r.name.find(word) != std::string::npos; };

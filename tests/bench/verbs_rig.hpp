@@ -1,4 +1,4 @@
-// Connected QPs on two devices, by the public verbs. One process and one thread use both ends.
+// Connected QPs on two devices, made by the public verbs. One thread of one process uses both ends.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -25,7 +25,7 @@ inline void need0(int err, const char* what) {
     if (err != 0) errno = err, die(what);
 }
 
-/// An open device with a protection domain.
+/// An open device with a PD.
 struct Device {
     ibv_context* context = nullptr;
     ibv_pd* pd = nullptr;
@@ -49,7 +49,7 @@ struct Device {
     Device(const Device&) = delete;
 };
 
-/// Registered anonymous memory, of which every page was written.
+/// Registered anonymous memory. Every page was written.
 struct Buffer {
     uint8_t* data = nullptr;
     size_t bytes = 0;
@@ -74,7 +74,7 @@ inline ibv_qp* create_qp(const Device& d, ibv_cq* cq, uint32_t depth, uint32_t i
     ibv_qp_init_attr init{};
     init.qp_type = IBV_QPT_RC;
     init.send_cq = init.recv_cq = cq;
-    // Twice as many receives as sends, because a receive slot is in use until its completion is polled.
+    // A receive slot is in use until its completion is polled. So the queue has twice as many receives as sends.
     init.cap = {depth, 2 * depth, 1, 1, inline_bytes};
     return need(ibv_create_qp(d.pd, &init), "ibv_create_qp");
 }
@@ -109,7 +109,7 @@ inline void to_rts(ibv_qp* qp, uint32_t peer_qpn, const ibv_gid& peer_gid) {
           "to RTS");
 }
 
-/// `qps` connected pairs. All QPs of one side share one CQ and one buffer.
+/// `qps` connected pairs of QPs. All QPs of one side use the same CQ and the same buffer.
 struct Rig {
     struct Pair {
         ibv_qp *left, *right;
@@ -139,7 +139,8 @@ struct Rig {
     Rig(const Rig&) = delete;
 };
 
-/// Polls up to 32 completions, calls done(wc) for each and returns their number. A failed completion ends the program.
+/// Polls at most 32 completions and calls done(wc) for each. Returns their number. A failed completion ends the
+/// program.
 template <class Done>
 int drain(ibv_cq* cq, Done&& done) {
     ibv_wc wc[32];

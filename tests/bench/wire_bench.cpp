@@ -1,4 +1,4 @@
-// Measures the time that stack/wire takes to parse a frame, to build a frame, and to compute an ICRC.
+// Measures the time in which stack/wire parses a frame, builds a frame, and computes an ICRC.
 #include <benchmark/benchmark.h>
 
 #include "samples.hpp"

@@ -1,5 +1,5 @@
-"""Clients that send invalid messages, and programs without a rocid. Invalid messages must be refused and must not affect other programs.
-Programs without a rocid must print a clear message."""
+"""Clients that send invalid messages, and programs that run without a rocid. rocid must refuse invalid messages, and
+other programs must not be affected. Programs without a rocid must print a clear message."""
 import os
 import pathlib
 import random
@@ -33,7 +33,7 @@ class Client:
         self.wanted_chunk = 0
 
     def close(self):
-        """Ends the session and closes the descriptors that rocid sent."""
+        """Ends the session and closes the descriptors that the client has received from rocid."""
         self.socket.close()
         for fd in self.fds:
             os.close(fd)
@@ -43,7 +43,7 @@ class Client:
         socket.send_fds(self.socket, [struct.pack('<HHI', op, 0, 7) + body], fds)
 
     def receive(self):
-        """Returns (error, body, reason, fds) of a reply, or None if rocid closed the connection."""
+        """Returns (error, body, reason, fds) of a reply, or None if rocid has closed the connection."""
         packet, fds, _, _ = socket.recv_fds(self.socket, 65536, 32)
         self.fds += fds
         if not packet:
@@ -113,8 +113,8 @@ def send_noise(client, rng):
 
 
 def random_messages(rocid, gids, seed=1):
-    """Sessions with an open device send random messages on the control socket. A server of ibv_rc_pingpong must keep running meanwhile, and
-    afterwards two programs must be able to exchange messages."""
+    """Sessions with an open device send random messages on the control socket. During this time a server of
+    ibv_rc_pingpong must keep running. Afterwards two programs must be able to exchange messages."""
     rng, port = random.Random(seed), free_port()
     neighbour = Program(rocid, Pair('ibv_rc_pingpong', '-n 1000000').command(0, port, gids, False))
     try:
@@ -136,7 +136,8 @@ def random_messages(rocid, gids, seed=1):
 
 
 def small_numbers(rng):
-    """Returns a body of 32 mostly small integers, which passes rocid's first checks more often than random bytes."""
+    """Returns a body of 32 integers. Most of them are small, so they pass rocid's first checks more often than random
+    bytes."""
     return struct.pack('<32I', *(rng.choice((0, 1, 2, 3, 4, 8, 64, 0xFFFFFFFF, rng.randrange(1 << 12))) for _ in range(32)))
 
 

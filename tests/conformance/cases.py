@@ -1,4 +1,4 @@
-"""The table of cases: Debian's programs, and arguments with which they must work."""
+"""The table of cases: programs of Debian, and arguments that must work with rocid."""
 import itertools
 
 from pairs import Pair
@@ -8,7 +8,7 @@ SELF = ('roci0', 'roci0')
 
 # --- ibv_rc_pingpong --------------------------------------------------------------------------------------------------
 
-# One row per case: the arguments, and further arguments that only the short run uses.
+# One row per case. The row contains the arguments, and further arguments that only the short run uses.
 PINGPONG = [
     ('', ''),
     ('-s 1', ''),
@@ -37,7 +37,7 @@ def pingpongs():
 
 BANDWIDTH = ('ib_send_bw', 'ib_write_bw', 'ib_read_bw')
 LATENCY = ('ib_send_lat', 'ib_write_lat', 'ib_read_lat')
-WITH_EVENTS = ('ib_send_bw', 'ib_read_bw', 'ib_send_lat', 'ib_read_lat')  # the other programs have no -e
+WITH_EVENTS = ('ib_send_bw', 'ib_read_bw', 'ib_send_lat', 'ib_read_lat')  # the other programs have no option -e
 
 
 def perftests():
@@ -63,7 +63,7 @@ def perftests():
 
 # --- every transport --------------------------------------------------------------------------------------------------
 
-# One row per case: the program, its arguments, and further arguments that only the short run uses.
+# One row per case. The row contains the program, its arguments, and further arguments that only the short run uses.
 TRANSPORTS = [
     ('ibv_uc_pingpong', '-s 8192', '-n 300'),
     ('ibv_uc_pingpong', '-e', '-n 300'),

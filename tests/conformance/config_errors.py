@@ -1,5 +1,5 @@
-"""Configurations that rocid must refuse: the exit code must be positive, and the message must have the file, the line and the texts of the
-row."""
+"""Configurations that rocid must refuse. The exit code must be positive. The message must contain the file, the line
+and the texts of the row."""
 import os
 import re
 import subprocess
@@ -7,7 +7,8 @@ import tempfile
 
 from lab import ROCID, Failure
 
-# One row per case: the name, the configuration, the line of the mistake (None: any line), and patterns of the message.
+# One row per case: the name, the configuration, the line of the error (None: any line), and patterns that the message
+# must match.
 TABLE = [
     ('an unknown key', '[engine]\ncuont = 1\n', 2, ('cuont', 'count')),
     ('an unknown section', '\n[egnine]\ncount = 1\n', 2, ('egnine', 'engine')),

@@ -1,4 +1,4 @@
-"""rdma_cm with wrong input, and a program that uses rdma_cm while rocid ends."""
+"""Programs that call rdma_cm with wrong input, and a program that uses rdma_cm when rocid ends."""
 import time
 
 import lab
@@ -16,7 +16,7 @@ def bad_input(rocid):
 
 
 def goes_away():
-    """When rocid ends, the program must get an event and then errors, and must not hang."""
+    """When rocid ends, the program must get an event. Further calls must fail, and no call may hang."""
     with lab.Rocid() as rocid:
         program = Program(rocid, [str(ERRORS), '--gtest_brief=1', '--gtest_filter=*GoesAway*'], env={'CM_REMOVAL': '1'})
         try:

@@ -1,4 +1,5 @@
-"""Many connections by address: their rate, their number at the same time, leaks, and a network that loses half of its frames."""
+"""Many connections by address: their rate, the number of simultaneous connections, leaks, and a network that loses
+half of the frames."""
 import pathlib
 import re
 
@@ -7,7 +8,7 @@ from lab import BUILD, REPO, Failure, Program, free_port
 
 LOAD = BUILD / 'tests/conformance/rdma_cm/cm_load'
 HALF_LOST = REPO / 'tests/conformance/half_lost.toml'
-MOST_GROWTH = 16 << 20  # permitted growth of rocid's memory, for buffers that rocid keeps; 100000 leaks of 200 bytes exceed this limit
+MOST_GROWTH = 16 << 20  # permitted growth in bytes, for buffers that rocid keeps; 100000 leaks of 200 bytes would exceed it
 
 
 def missing():
@@ -20,7 +21,7 @@ def resident(rocid):
 
 
 def load(rocid, total, at_once, *more, limit, family='ipv4'):
-    """Runs cm_load as server and as client. Returns the client's (exit code, output)."""
+    """Runs cm_load as a server and as a client. Returns (exit code, output) of the client."""
     port = free_port()
     address = ADDRESS['roci0'][family]
     server = Program(rocid, [str(LOAD), 'server', address, str(port)])
@@ -68,8 +69,8 @@ def at_once(rocid, total):
 
 
 def half_lost(rocid, total):
-    """Every connection must be established or end with an error event. At least 90 % must be established, because rocid repeats a lost
-    message of rdma_cm up to 15 times."""
+    """Every connection must be established or must end with an error event. At least 90 % must be established,
+    because rocid sends a lost message of rdma_cm up to 15 times again."""
     code, text = load(rocid, total, total, limit=240)
     print(f'    {text.splitlines()[0]}')
     established = int(re.search(r'(\d+) established', text)[1])

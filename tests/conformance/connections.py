@@ -1,4 +1,5 @@
-"""Debian's programs that connect by address (rdma_cm): one server and one client each, over one rocid."""
+"""Programs of Debian that connect by address (rdma_cm). Each case has one server and one or more clients over one
+rocid."""
 import dataclasses
 import itertools
 import os
@@ -22,22 +23,22 @@ RACES = 10
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One case. In the commands {to} is the server's address, {me} is the client's address, {port} is the port, {group} is the multicast
-    group, and {any} is the wildcard address."""
+    """One case. In the commands, {to} stands for the server's address, {me} for the client's address, {port} for the
+    port, {group} for the multicast group, and {any} for the wildcard address."""
     server: str
     client: str
-    path: tuple = ('roci0', 'roci1')  # the server's and the client's device
+    path: tuple = ('roci0', 'roci1')  # the device of the server and the device of the client
     family: str = 'ipv4'
-    port: int = 0  # port of a program that always uses the same one; 0: a free port
-    shows: str = ''  # pattern that the client must print
-    served: str = ''  # pattern that the server must print
-    joins: bool = False  # the server does not listen: it is ready when it has joined its multicast group
+    port: int = 0  # the port, if the program always uses the same port; 0: a free port
+    shows: str = ''  # pattern that the client's output must match
+    served: str = ''  # pattern that the server's output must match
+    joins: bool = False  # the server does not listen; it is ready after it has joined its multicast group
     tcp: bool = False  # the server is ready when it listens on its TCP port, although it may not listen by rdma_cm yet
-    by_cm: bool = True  # rdma_cm makes the connection, so the number of connection requests must grow
+    by_cm: bool = True  # rdma_cm makes the connection, so the number of connection requests must increase
     settings: tuple = () # environment variables, NAME=value
     usual: str = ''  # harmless output that looks like an error
     clients: int = 1  # number of clients, one after the other
-    races: str = ''  # pattern of a failure: the client came before its server was ready; run_row() repeats the case
+    races: str = ''  # pattern of the failure of a client that starts before its server is ready; run_row() then repeats the case
     stays: bool = False  # the server does not end by itself
     limit: float = 60
     in_quick: bool = True
@@ -83,7 +84,7 @@ UDADDY = ('', '-c 10 -C 100 -S 1000', '-p 0x0002')
 
 
 def samples():
-    """Yields the rows of rdma-core's examples other than rping."""
+    """Yields the rows of rdma-core's examples except rping."""
     for args in MATOSE:
         yield from both('ucmatose -b {to}', 'ucmatose -s {to} -b {me}', args, port=7471, shows='return status 0', served='return status 0')
     for args in UDADDY:
@@ -93,15 +94,16 @@ def samples():
     yield from both('mckey -m {group} -b {to}', 'mckey -m {group} -b {me} -s', '', joins=True, shows='return status 0', served='return status 0')
     yield from both('mckey -m {group} -b {to}', 'mckey -m {group} -b {me} -s -o', '-c 4 -C 5', joins=True, shows='return status 0')
     yield from both('rdma_server -s {any} -p {port}', 'rdma_client -s {to} -p {port}', shows='rdma_client: end 0', served='rdma_server: end 0')
-    for kind in 'rx':  # the server listens on 0.0.0.0 and has no option for another address
+    for kind in 'rx':  # the server always listens on 0.0.0.0
         yield Row(f'rdma_xserver -p {{port}} -c {kind}', f'rdma_xclient -s {{to}} -p {{port}} -c {kind}', shows='end 0', served='end 0')
     yield from both('cmtime -b {to} -p {port}', 'cmtime -s {to} -p {port}', '-c 200', stays=True, shows=r'disconnect +:')
 
 
 def streams():
-    """Yields the rows of r-sockets of the system's library over our rdma_cm. `rstream -T a` is missing: its client ends with 16 (POLLHUP)
-    if its last rpoll() reports both the last data and the disconnection, which the server sends right after the data. This always happens
-    if a wake-up takes longer than the server's printf."""
+    """Yields the rows of r-sockets. The r-sockets of the system's library run over our rdma_cm. `rstream -T a` is
+    missing. The server of this mode disconnects right after the last data. If one rpoll() of the client reports both
+    the last data and the disconnection, the client ends with 16 (POLLHUP). This always happens if a wake-up takes
+    longer than the server's printf."""
     every = ('-I 50 -C 10 -S 5000 -T v', '-I 20 -C 10 -S 100000 -T n -T v')
     for program, sets in (('rstream', every), ('riostream', (*every, '-I 50 -C 10 -T a -T v'))):
         for args in sets:
@@ -115,14 +117,15 @@ SEND_BW_OVER_CM = ('-q 8', '-c UD', '-b', '-e', '-r 64 --use-srq -q 4', '-a -n 2
 
 
 def perftests():
-    """Yields the rows of perftest with -R. This version of perftest takes no IPv6 address with -R. Its client connects a second time
-    without waiting until the server listens again, and ends if the connection is refused. run_row() repeats such a run."""
+    """Yields the rows of perftest with -R. With -R this version of perftest accepts no IPv6 address. Its client
+    connects a second time without waiting until the server listens again. If this connection is refused, the client
+    ends, and run_row() repeats the run."""
     every = [(program, '') for program in PERFTEST] + [('ib_send_bw', args) for args in SEND_BW_OVER_CM]
     for program, args in every:
         told = f'{program} -R -F -n 200 {args}'.strip()
         yield Row(f'{told} -p {{port}} -d {{device0}}', f'{told} -p {{port}} -d {{device1}} {{to}}', races=r'REJECTED; error: 8|UNREACHABLE; error: 1',
                   shows=r'(?m)^\s+\d+\s+\d+\s+[\d.]+', in_quick='-a' not in args)
-    # -z: the programs exchange parameters by rdma_cm, but create the measured QPs without it.
+    # With -z the programs exchange parameters by rdma_cm, but create the measured QPs without rdma_cm.
     yield Row('ib_send_bw -z -F -n 200 -p {port} -d {device0}', 'ib_send_bw -z -F -n 200 -p {port} -d {device1} {to}', shows=r'(?m)^\s+\d+\s+\d+\s+[\d.]+')
 
 
@@ -131,12 +134,13 @@ QPERF = ('rc_lat', 'rc_bw', 'rc_rdma_read_lat', 'rc_rdma_read_bw', 'rc_rdma_writ
 
 
 def storage_and_figures():
-    """Yields the rows of programs from outside the RDMA projects. The client of qperf uses one address for TCP and
-    for rdma_cm, so the address is 127.0.0.1. The server of qperf sends its port to the client before it calls rdma_listen(), so the client
-    may be refused. run_row() then repeats the whole row, so each test is a row of its own."""
-    # In fio the writer is the client. It requests no retries if the receiver is not ready (rnr_retry_count 0). With --verb=send the server
-    # must have posted a receive for every SEND. The server posts --iodepth receives before the first SEND, so here its --iodepth is the
-    # number of all SENDs.
+    """Yields the rows of programs that do not belong to RDMA projects. The client of qperf uses the same address for
+    TCP and for rdma_cm, so the address is 127.0.0.1. The server of qperf sends its port to the client before the
+    server calls rdma_listen(), so the client may be refused. run_row() then repeats the whole row. Therefore each
+    test of qperf is a separate row."""
+    # In fio the writer is the client. It requests no RNR retries (rnr_retry_count 0). So with --verb=send the server
+    # must have posted a receive for every SEND. The server posts --iodepth receives before the first SEND. Therefore
+    # its --iodepth is the total number of SENDs here.
     for verb, ahead in (('write', 8), ('read', 8), ('send', 256)):
         yield Row(f'{FIO} --rw=read --iodepth={ahead}', f'{FIO} --hostname={{to}} --verb={verb} --rw=write --iodepth=8', shows=r'err= 0', limit=20)
     for test in QPERF:
@@ -145,9 +149,9 @@ def storage_and_figures():
 
 
 def libraries():
-    """Yields the rows of programs that use rdma_cm through a library. libfabric finds devices by the addresses of network interfaces, or by
-    127.0.0.1, which stands for roci0. fi_pingpong sends the peer's address by TCP. In UCX 1.13, io_demo can connect by address, but
-    ucx_perftest cannot."""
+    """Yields the rows of programs that use rdma_cm through a library. libfabric finds devices by the addresses of
+    network interfaces. It also finds roci0 by 127.0.0.1. fi_pingpong sends the address of the peer by TCP. In UCX
+    1.13, io_demo can connect by address, but ucx_perftest cannot."""
     for kind, most in (('msg', '1m'), ('rdm', '1m'), ('dgram', '4k')):
         told = f'fi_pingpong -p verbs -e {kind} -c -I 20'
         yield Row(f'{told} -B {{port}}', f'{told} -P {{port}} 127.0.0.1', path=('roci0', 'roci0'), tcp=True, by_cm=kind != 'dgram',
@@ -199,7 +203,8 @@ def judge(who, text, pattern, usual):
 
 
 def run_row(rocid, row):
-    """Runs a row. If a failure matches `races`, repeats the row, at most RACES times. Raises any other Failure."""
+    """Runs a row. If a failure matches `races`, runs the row again, at most RACES times in total. Raises any other
+    Failure."""
     for _ in range(RACES):
         try:
             return run_once(rocid, row)

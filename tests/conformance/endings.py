@@ -1,5 +1,5 @@
-"""kill -9 of rocid while programs wait in different ways. Both programs must end with an error, and one of them must print that rocid has
-ended."""
+"""rocid is killed by SIGKILL while two programs wait in different ways. Both programs must end with an error, and one
+of them must print that rocid has ended."""
 import dataclasses
 import shlex
 import shutil
@@ -11,8 +11,8 @@ from lab import Failure, Program, Rocid, free_port, gid_indexes
 from pairs import Pair, both_outputs
 from single import DEVICES
 
-LIMIT = 20   # seconds to wait for a server, for traffic, and for programs that do not notice the end of rocid
-NOTICED = 1  # seconds from the kill of rocid to the end of each program, at most
+LIMIT = 20  # maximum number of seconds to wait for a server, for traffic, and for programs after the end of rocid
+NOTICED = 1  # maximum number of seconds from the kill of rocid to the end of each program
 LINE = 'connection to rocid at '
 
 

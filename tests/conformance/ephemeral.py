@@ -1,4 +1,5 @@
-"""If no rocid runs, `roci run` starts one. Programs that are started separately share this rocid. It ends after the last program."""
+"""If no rocid runs, `roci run` starts one. Programs of several `roci run` commands share this rocid. It must end
+after the last program."""
 import os
 import pathlib
 import subprocess
@@ -9,7 +10,7 @@ from connection_errors import ERRORS, missing
 from lab import ROCI, Failure, free_port, listening_ports
 
 NOBODY = 65534
-IDLE_LIMIT = 20  # seconds after which an ephemeral rocid without programs must have ended
+IDLE_LIMIT = 20  # maximum number of seconds after which an ephemeral rocid without programs must have ended
 
 
 def start(command, folder, uid, options=()):
@@ -39,7 +40,7 @@ def wait_for(condition, limit, what):
 
 
 def rocids_of(folder):
-    """Returns the process ids of the rocids whose command line names a path in this folder."""
+    """Returns the process ids of the rocids whose command line contains a path in this folder."""
     found = []
     for entry in pathlib.Path('/proc').iterdir():
         try:
@@ -55,7 +56,7 @@ def life_of_one(uid):
     port = free_port()
     with tempfile.TemporaryDirectory(prefix='roci-user-') as folder:
         os.chown(folder, uid, uid)
-        # Starts the server and ibv_devices at once, so that both try to start the rocid.
+        # Starts the server and ibv_devices at the same time, so that both `roci run` commands try to start the rocid.
         server = start(['ibv_rc_pingpong', '-d', 'roci0', '-g', '1', '-c', '-p', str(port)], folder, uid)
         listing = start(['ibv_devices'], folder, uid)
         if 'roci1' not in finish(listing, 'ibv_devices'):
@@ -70,8 +71,8 @@ def life_of_one(uid):
 
 
 def single_device():
-    """With --single there must be one device, and a listener must see the address of this device as the address of a client. Without
-    --single another rocid must start, with two devices."""
+    """With --single there must be one device. A listener must see the address of this device as the client's address.
+    Without --single, another rocid with two devices must start."""
     with tempfile.TemporaryDirectory(prefix='roci-user-') as folder:
         listing = finish(start(['ibv_devices'], folder, os.geteuid(), ('--single',)), 'ibv_devices')
         if 'roci0' not in listing or 'roci1' in listing:
@@ -96,7 +97,7 @@ def as_ordinary_user():
 
 
 def why_not_ordinary_user():
-    """Returns a reason to skip, or None."""
+    """Returns the reason why the case must be skipped, or None."""
     if os.geteuid() != 0:
         return None
     try:
@@ -105,7 +106,7 @@ def why_not_ordinary_user():
         return f'this checkout cannot be read by an ordinary user ({error})'
 
 
-# Name: (case, function that returns the reason to skip).
+# The key is the name. The value is the case, and a function that returns the reason to skip it, or None.
 CASES = {
     'roci run without a rocid starts one, which ends with its last program': (lambda: life_of_one(os.geteuid()), lambda: None),
     'roci run --single: one device, and a server sees its client at its own address': (single_device, missing),

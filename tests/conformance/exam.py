@@ -1,4 +1,5 @@
-"""The exam: broken and slow set-ups, each started for real, and the text that `roci why` or `roci top` must print about them."""
+"""The exam: real set-ups that are broken or slow, and patterns that the output of `roci why` or `roci top` must
+match."""
 import contextlib
 import os
 import pathlib
@@ -10,9 +11,10 @@ import tempfile
 from lab import ROCI, Failure, Rocid
 
 PROGRAM = pathlib.Path(__file__).with_name('exam_program.py')
-PYTHON = '/usr/bin/python3'  # the interpreter that has pyverbs
+PYTHON = '/usr/bin/python3'  # the interpreter for which pyverbs is installed
 
-# Patterns that the report of `roci why` must match, per case. They name the cause in words that a user understands.
+# Per case: the patterns that the report of `roci why` must match. They describe the cause in words that a user
+# understands.
 QUESTIONS = {
     'wrong_rkey': (r'R_Key of a request names no memory region', r'wanted: remote write of 64 bytes at 0x[0-9a-f]+ by key 0xdead00'),
     'wrong_pd': (r'R_Key of a request is of another protection domain', r'by key .* from PD (\d+); its region: .* PD (?!\1)\d+'),
@@ -47,14 +49,15 @@ QUESTIONS = {
     'retry_limit': (r'cause: (the peer did not answer|packets were lost)', r'retry_cnt is 0: a single loss can end the connection'),
     'incast': (r'incast: 12 QPs receive on this device, and packets to \d+ of them were lost',),
 }
-# Patterns that the output of `roci top --once` must match, per case. {qpn} is the number of the first QP of the set-up.
+# Per case: the patterns that the output of `roci top --once` must match. {qpn} stands for the number of the first QP
+# of the set-up.
 TOP_QUESTIONS = {
     'tiny_window': (r'^{qpn} +window [5-9]\d%|^{qpn} +window 100%', r'^limit "window" \(\d QPs?\): as many packets as engine.max_inflight'),
     'credits': (r'^{qpn} +credits [5-9]\d%|^{qpn} +credits 100%', r'^limit "credits" \(1 QP\): the peer has no receive posted'),
     'sleeping_engine': (r'^engine 0 slept \d+ times a second, \d+ % of the time', r'engine.idle = "spin"'),
     'shared_cpu': (r'^engine 0 lost its CPU to other threads for \d+ % of the time', r'engine.cpus'),
 }
-# Configurations of the cases that need their own rocid.
+# Configurations of the cases that need a separate rocid.
 CONFIGS = {
     'lossy': '[fault]\nseed = 7\ndrop = 0.01\n',
     'incast': '[fault]\nseed = 7\ndrop = 0.02\n',
@@ -62,7 +65,7 @@ CONFIGS = {
     'tiny_window': '[engine]\nmax_inflight = 8\n[fault]\ndelay_us = 2000\n',
     'shared_cpu': '[engine]\nidle = "spin"\ncpus = "{cpu}"\n',
 }
-PROGRAMS = {'shared_cpu': 'idle_program'}  # the case of exam_program.py, if it has another name than the exam's case
+PROGRAMS = {'shared_cpu': 'idle_program'}  # name of the case in exam_program.py, if it differs from the name here
 BUSY = 'import os\nos.sched_setaffinity(0, [{cpu}])\nprint("runs", flush=True)\nwhile True: pass'
 
 
@@ -96,7 +99,7 @@ def top(rocid, *arguments):
 
 @contextlib.contextmanager
 def set_up(rocid, name):
-    """Runs a set-up during a `with` block. Yields the numbers of its QPs, as strings."""
+    """Runs a set-up during a `with` block. Yields the numbers of its QPs as strings."""
     command = rocid.command_of([PYTHON, str(PROGRAM), name])
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as program:
         try:
@@ -116,7 +119,7 @@ def set_up(rocid, name):
 
 @contextlib.contextmanager
 def busy_cpu(cpu):
-    """Runs two programs that use this CPU all the time, during a `with` block."""
+    """Runs two programs during a `with` block. Both use this CPU all the time."""
     command = [PYTHON, '-c', BUSY.format(cpu=cpu)]
     some = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(2)]
     try:
@@ -147,8 +150,9 @@ def last_cpu():
 
 
 def answer(rocid, name):
-    """Checks the report of `roci why` while the program lives. If the report names a cause, rocid must still report the QP after the end of the
-    program. If the first completion in error has the vendor_err of this cause, the program's standard error must name the cause."""
+    """Checks the report of `roci why` while the program runs. If the report contains a cause, rocid must still report
+    the QP after the program has ended. If the vendor_err of the first failed completion stands for this cause, the
+    standard error of the program must contain the cause."""
     command = rocid.command_of([PYTHON, str(PROGRAM), name])
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as program:
         said = []
@@ -197,7 +201,7 @@ def case(name):
     return with_its_own
 
 
-# Programs that connect by address (rdma_cm), and patterns that the report of `roci why --cm` must match after the program has failed.
+# Programs that connect by address (rdma_cm) and fail. The report of `roci why --cm` must then match the patterns.
 CM_QUESTIONS = {
     'nobody listens': ('rping -c -a 10.77.0.2 -I 10.77.0.1 -p 4711 -C 1',
                        (r'TCP to ::ffff:10.77.0.2 port 4711', r'cause: nobody listens on that port at the peer', r'REJ, reason 8')),

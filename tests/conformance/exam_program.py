@@ -2,9 +2,9 @@
 
     exam_program.py CASE
 
-Prints lines `completion STATUS VENDOR_ERR` for completions that the case waits for, then `QPs A B`, then `ready`. Ends when its standard
-input ends. If a case returns a function as a third value, the program calls this function repeatedly until standard input ends, to make
-traffic. Of the completions of stream() the program prints only those in error.
+Prints a line `completion STATUS VENDOR_ERR` per completion for which the case waits, then `QPs A B`, then `ready`. Ends at the end of its
+standard input. A case may return a function as a third value. The program then calls this function repeatedly until it ends, to make
+traffic. Of the completions of stream() it prints only those in error.
 """
 import mmap
 import select
@@ -83,7 +83,8 @@ class End:
         self.qp.post_send(wr)
 
     def complete(self, count=1, limit=20, quiet=False):
-        """Waits up to `limit` seconds for `count` completions and prints them. With `quiet` prints only completions in error."""
+        """Waits up to `limit` seconds for `count` completions and prints them. If `quiet` is true, prints only
+        completions in error."""
         end = time.monotonic() + limit
         while count and time.monotonic() < end:
             got, completions = self.cq.poll(count)
@@ -109,7 +110,7 @@ def write(a, b, **how):
 
 
 def message(a, b, length=64, receive=None):
-    """Executes one SEND from a to b. If `receive` is not None, b first posts a receive of that many bytes."""
+    """Executes one SEND from a to b. If `receive` is not None, b first posts a receive of `receive` bytes."""
     if receive is not None:
         b.receive(receive)
     a.send(a.sge(length))
@@ -246,7 +247,7 @@ def datagram_too_long():
 
 
 def deregistered():
-    """The peer's region is deregistered before the request is posted."""
+    """The peer has deregistered its region before the request is posted."""
     a, b = pair()
     key, address = b.mr.rkey, b.mr.buf
     b.mr.close()
@@ -269,7 +270,7 @@ def memory_by_address():
 
 
 def lossy():
-    """The network loses 1 % of the frames (exam.py)."""
+    """The network loses 1 % of the frames (configured in exam.py)."""
     a, b = pair({'retry': 7, 'timeout': 14}, {'retry': 7})
     for _ in range(60):
         a.send(a.sge(SIZE), e.IBV_WR_RDMA_WRITE, b.mr.buf, b.mr.rkey)
@@ -305,13 +306,13 @@ def stream(a, b, length, outstanding):
 
 
 def tiny_window():
-    """rocid permits 8 packets in flight, and the network is slow (exam.py)."""
+    """rocid permits 8 packets in flight, and the network is slow (both configured in exam.py)."""
     a, b = pair(LONG_WAIT, LONG_WAIT)
     return a, b, stream(a, b, SIZE, 15)
 
 
 def credits():
-    """The peer posts a single receive, so all other messages wait."""
+    """The peer posts only one receive, so all other messages wait."""
     a, b = pair(LONG_WAIT | {'rnr_retry': 7}, {'rnr_timer': 31})
     b.receive()
     for _ in range(8):
@@ -366,7 +367,7 @@ def missing_neighbour():
 
 
 def retry_limit():
-    """The network loses packets (exam.py), and the QP has no retries."""
+    """The network loses packets (configured in exam.py), and the QP has no retries."""
     a, b = pair({'retry': 0}, {'retry': 0})
     write_next = stream(a, b, SIZE, 1)
     for _ in range(60):
@@ -378,7 +379,7 @@ SENDERS = 12
 
 
 def incast():
-    """Many senders send to one device, and the network loses packets (exam.py)."""
+    """Many senders send to one device, and the network loses packets (configured in exam.py)."""
     pairs = [pair(LONG_WAIT | {'timeout': 12}, LONG_WAIT) for _ in range(SENDERS)]
     streams = [stream(a, b, SIZE, 8) for a, b in pairs]
     for _ in range(60):
@@ -390,7 +391,7 @@ def incast():
 
 
 def bulk():
-    """Makes a flow whose figures `roci top` shows. This case is not part of the exam."""
+    """Makes a flow, so that `roci top` shows rates. This case is not part of the exam."""
     a, b = pair(LONG_WAIT, LONG_WAIT)
     return a, b, stream(a, b, SIZE, 8)
 

@@ -25,14 +25,14 @@ def ucx_lists_our_transports(rocid):
 
 @dataclasses.dataclass(frozen=True)
 class Perftest:
-    """One run of ucx_perftest between the two devices. `transport` is the argument of -x (a transport below UCP), or None if UCP
-    chooses the transport."""
+    """One run of ucx_perftest between the two devices. `transport` is the argument of -x, which selects a transport
+    below UCP. If it is None, UCP selects the transport."""
     test: str
     size: int = 8
     count: int = 500
     transport: str | None = None
     tls: str = VERBS
-    layout: str = 'short'  # how the data is passed at the level below UCP
+    layout: str = 'short'  # the way in which the level below UCP passes the data
 
     @property
     def name(self):
@@ -79,7 +79,7 @@ def perftests():
 
 
 def mpi_talks(rocid):
-    """Runs two ranks, each on its own device. `pml ucx` and UCX_TLS permit only verbs."""
+    """Runs two ranks, each on its own device. `pml ucx` and UCX_TLS permit no transport except verbs."""
     with tempfile.TemporaryDirectory(prefix='roci-mpi-') as folder:
         program = os.path.join(folder, 'talk')
         built = subprocess.run(['mpicc', '-O2', '-Wall', '-Werror', str(TALK), '-o', program], capture_output=True, text=True, check=False)
@@ -95,7 +95,7 @@ def mpi_talks(rocid):
             raise Failure(f'mpirun returned {code}:\n{run.output()[-2000:]}')
 
 
-# Name: (case, program that it needs).
+# The key is the name. The value is the case and the program that the case needs.
 CASES = {
     'ucx_info lists rc_verbs and ud_verbs on both devices': (ucx_lists_our_transports, 'ucx_info'),
     **{p.name: (p.run, 'ucx_perftest') for p in perftests()},

@@ -14,7 +14,7 @@ LATENCY = [(program, size) for program in ('ib_send_lat', 'ib_write_lat', 'ib_re
 
 
 def measure(rocid, gids, program, args):
-    """Returns the numbers of the client's result line."""
+    """Returns the numbers in the result line of the client."""
     pair, port = Pair(program, args), lab.free_port()
     server = lab.Program(rocid, pair.command(0, port, gids, False))
     server.wait_listening(port)

@@ -1,4 +1,5 @@
-"""A client that writes random data into the memory that it shares with rocid. rocid and another client must not be affected."""
+"""A client writes random data into the memory that it shares with rocid. rocid and other clients must not be
+affected."""
 import errno
 import mmap
 import os
@@ -16,9 +17,9 @@ NO_HANDLE = 0xFFFFFFFF
 QPS = 8
 SESSIONS = 10
 PATIENCE = 30
-SECONDS = 0.3  # seconds of random writes per session, at least
+SECONDS = 0.3  # minimum duration of the random writes per session, in seconds
 
-# enum ibv_qp_attr_mask
+# Values of enum ibv_qp_attr_mask and states.
 STATE, ACCESS, PKEY, PORT, AV, MTU = 1, 8, 16, 32, 128, 256
 TIMEOUT, RETRY, RNR, RQ_PSN, RD, MIN_RNR, SQ_PSN, DEST_RD, DEST_QP = 512, 1024, 2048, 4096, 8192, 32768, 65536, 131072, 1 << 20
 INIT, RTR, RTS = 1, 2, 3
@@ -27,14 +28,15 @@ WAY_UP = [(INIT, STATE | ACCESS | PKEY | PORT), (RTR, STATE | AV | MTU | DEST_QP
 
 
 def qp_attr(state, dest_qpn, gid):
-    """Returns an abi::QpAttr with all attributes that any transition needs."""
+    """Returns an abi::QpAttr that contains all attributes of all transitions."""
     path = gid + struct.pack('<I8BH6x', 0, 1, 64, 0, 0, 1, 1, 0, 0, 0)
     numbers = struct.pack('<9I24x', state, 0, 3, 0, 0, 0, 0, dest_qpn, 7)
     return numbers + path + bytes(36) + struct.pack('<2H12BI', 0, 0, 0, 0, 1, 1, 12, 1, 4, 7, 7, 0, 0, 0, 0)
 
 
 class Scribbler(Client):
-    """A session each of whose queue pairs is connected to itself. All memory that the session shares with rocid is mapped."""
+    """A session with queue pairs, each of which is connected to itself. The session maps all memory that it shares
+    with rocid."""
 
     def __init__(self, rocid, seed):
         super().__init__(rocid)
@@ -51,7 +53,8 @@ class Scribbler(Client):
             self.make_qp(pd, cq)
 
     def request_queue(self, op, body):
-        """Sends a request that needs memory for queues. If rocid asks for a chunk of memory, adds the chunk and repeats the request."""
+        """Sends a request that needs memory for queues. If rocid requests a chunk of memory, adds the chunk and
+        repeats the request."""
         reply = self.request(op, body)
         while reply[0] == errno.ENOMEM and self.wanted_chunk:
             chunk, length = os.memfd_create('queues', os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC), self.wanted_chunk
@@ -69,7 +72,8 @@ class Scribbler(Client):
         return reply[1], reply[3]
 
     def keep_maps(self, fds):
-        """Maps the descriptors that can be mapped writable, such as doorbells. Pipes and eventfds cannot be mapped."""
+        """Maps those of the descriptors that can be mapped writable, such as doorbells. Pipes and eventfds cannot be
+        mapped."""
         for fd in fds:
             try:
                 self.maps.append(mmap.mmap(fd, os.fstat(fd).st_size))
@@ -91,8 +95,8 @@ class Scribbler(Client):
             self.must(f'modify_qp to {state}', self.request(OP_MODIFY_QP, struct.pack('<2I', handle, mask) + qp_attr(state, qpn, gid)))
 
     def scribble(self):
-        """Writes random data over indices, WQEs, CQEs, arm words and doorbell bits. Some writes are small numbers, which pass more checks. Some are
-        bytes that mark a send WQE as posted (abi::phase_of)."""
+        """Writes random data over indices, WQEs, CQEs, arm words and doorbell bits. Some of the data are small
+        numbers, which pass more checks. Some are bytes that mark a send WQE as posted (abi::phase_of)."""
         for shared in self.maps:
             for _ in range(64):
                 words = self.rng.randrange(1, 32)
@@ -108,7 +112,8 @@ class Scribbler(Client):
 
 
 def states_of_qps(rocid, client):
-    """Returns the states of the client's QPs in rocid. The session of the client is recognised by its QPS queue pairs."""
+    """Returns the states of the client's QPs in rocid. The session of the client is the one that has QPS queue
+    pairs."""
     sessions = [s for s in rocid.status()['sessions'] if len(s['qps']) == QPS]
     return [qp['state'] for s in sessions for qp in s['qps']] if client.maps else []
 
@@ -121,12 +126,12 @@ def scribbling_client(rocid, gids, seed=1):
         while time.monotonic() < end:
             client.scribble()
         while 'ERR' not in states_of_qps(rocid, client) and time.monotonic() < end + PATIENCE:
-            client.scribble()  # on a busy machine it may take longer until a write hits words that rocid reads
+            client.scribble()  # on a busy machine, many writes may be necessary until one hits words that rocid reads
         if 'ERR' not in states_of_qps(rocid, client):
             raise Failure(f'no QP went into error (seed {seed + number}): was anything scribbled on?')
         rocid.check_alive()
         if number == 0:
-            run_pair(rocid, Pair('ibv_rc_pingpong', '-c -n 500'), gids, quick=False)  # the broken session still exists
+            run_pair(rocid, Pair('ibv_rc_pingpong', '-c -n 500'), gids, quick=False)  # the hostile session still exists
         client.close()
     wait_for_totals(rocid, before)
     run_pair(rocid, Pair('ibv_rc_pingpong', '-c -n 500'), gids, quick=False)

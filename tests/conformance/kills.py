@@ -1,4 +1,5 @@
-"""kill -9 of either side at any moment. rocid must keep serving and free all objects of the killed program."""
+"""Either side is killed by SIGKILL at any time. rocid must keep serving and must free all objects of the killed
+program."""
 import dataclasses
 import random
 import time
@@ -7,9 +8,10 @@ from connections import ADDRESS
 from lab import Failure, Program, free_port
 from pairs import Pair, run_pair
 
-SETTLE_LIMIT = 10  # seconds until rocid has reclaimed a dead client's objects
+SETTLE_LIMIT = 10  # maximum number of seconds until rocid has freed the objects of a killed client
 
-# Programs that run long enough to be killed in the middle. The short delays kill them during registration and connection set-up.
+# Programs that run so long that they can be killed during their traffic. Short delays kill them during registration
+# or connection set-up.
 VICTIMS = [
     Pair('ibv_rc_pingpong', '-n 10000000 -e'),
     Pair('ibv_rc_pingpong', '-n 10000000 -s 1048576', path=('roci0', 'roci0')),
@@ -26,8 +28,8 @@ CHECK = Pair('ibv_rc_pingpong', '-c -n 200')
 @dataclasses.dataclass
 class Round:
     pair: Pair
-    victim: int   # 0 server, 1 client
-    delay: float  # seconds after the client's start
+    victim: int  # 0: the server, 1: the client
+    delay: float  # seconds after the start of the client
 
     def __str__(self):
         return f'{self.pair.name}: {("server", "client")[self.victim]} killed after {self.delay * 1000:.0f} ms'
@@ -39,13 +41,14 @@ def make_rounds(count, seed):
 
 
 def play(rocid, one, gids):
-    """If the victim is the server and its delay is below 20 ms, starts and kills only the server. Otherwise starts both programs, kills the
-    victim after its delay, and then kills the other program."""
+    """Kills one program of a pair, the victim. If the victim is the server and its delay is below 20 ms, starts and
+    kills only the server. Otherwise starts both programs, kills the victim after its delay, and then kills the other
+    program."""
     port = free_port()
     sides = [Program(rocid, one.pair.command(0, port, gids, quick=False))]
     try:
         if one.victim == 0 and one.delay < 0.02:
-            time.sleep(random.random() * 0.2)  # the server is killed during its start
+            time.sleep(random.random() * 0.2)  # kills the server during its start
         else:
             sides[0].wait_listening(port)
             sides.append(Program(rocid, one.pair.command(1, port, gids, quick=False)))
@@ -70,7 +73,7 @@ def wait_for_totals(rocid, wanted):
 
 
 class Bystander:
-    """A pair of rpings that runs during all kills. rping checks the bytes that come back."""
+    """A pair of rpings that runs during all kills. rping compares the returned bytes."""
 
     def __init__(self, rocid):
         port = str(free_port())
@@ -103,8 +106,9 @@ class Bystander:
 
 
 def storm(rocid, gids, count, seed):
-    """Executes `count` kills. The same seed gives the same victims and delays, but the exact moments differ from run to run."""
-    run_pair(rocid, CHECK, gids, quick=False)  # so that `before` includes the objects that rocid creates once and keeps
+    """Executes `count` kills. The same seed gives the same victims and delays, but the exact times differ between
+    runs."""
+    run_pair(rocid, CHECK, gids, quick=False)  # rocid creates some objects once and keeps them, so `before` must include them
     before = rocid.totals()
     with Bystander(rocid) as bystander:
         rounds_of_kills(rocid, gids, count, seed, bystander)

@@ -1,4 +1,4 @@
-"""A rocid for tests, and programs that use it, with time limits."""
+"""Runs a rocid for tests and programs that use it. All waits have time limits."""
 import itertools
 import json
 import os
@@ -20,17 +20,18 @@ START_LIMIT = 60
 
 
 class Failure(Exception):
-    """A failed case; the text names the reason."""
+    """The failure of a case. Its text is the reason."""
 
 
 def shown(path):
-    """Returns a path, relative to the repository if it is inside."""
+    """Returns a path. If it is inside the repository, the returned path is relative to the repository."""
     path = pathlib.Path(path)
     return str(path.relative_to(REPO)) if path.is_relative_to(REPO) else str(path)
 
 
 def begin(command, log_path):
-    """Starts a rocid with its log in a file. Returns (process, whether rocid serves). A rocid that does not serve has ended."""
+    """Starts a rocid that writes its log to a file. Returns (process, whether rocid serves). A rocid that does not
+    serve has ended."""
     read_end, write_end = os.pipe()
     os.set_inheritable(write_end, True)
     with open(log_path, 'wb') as log:
@@ -45,7 +46,8 @@ def begin(command, log_path):
 
 
 def finish(process, how=signal.SIGTERM, limit=30):
-    """Ends a rocid by the signal `how` and returns True. If the rocid still runs after `limit` seconds, kills it and returns False."""
+    """Sends the signal `how` to a rocid and waits for its end. Returns True. If the rocid still runs after `limit`
+    seconds, kills it and returns False."""
     if process is None or process.poll() is not None:
         return True
     process.send_signal(how)
@@ -59,7 +61,8 @@ def finish(process, how=signal.SIGTERM, limit=30):
 
 
 class Rocid:
-    """A rocid with its own socket, on the loopback or with a configuration file. It runs during a `with` block."""
+    """A rocid with a separate socket, in loopback mode or with a configuration file. The rocid runs during a `with`
+    block."""
 
     def __init__(self, config=None, args=()):
         self.folder = tempfile.TemporaryDirectory(prefix='roci-lab-')
@@ -95,8 +98,8 @@ class Rocid:
         return json.loads(done.stdout)
 
     def totals(self):
-        """Returns the numbers that must return to their previous values after a program: rocid's objects, its open descriptors and its
-        shared mappings."""
+        """Returns the numbers of rocid's objects, of its open descriptors and of its shared mappings. After a program
+        has ended, each number must return to its previous value."""
         totals = self.status()['totals']
         proc = pathlib.Path(f'/proc/{self.process.pid}')
         totals['open files'] = len(os.listdir(proc / 'fd'))
@@ -107,13 +110,15 @@ class Rocid:
         return [str(ROCI), 'run', '--socket', self.socket, '--', *program]
 
     def by_hand(self, program):
-        """Returns the command that repeats a case by hand: an ephemeral rocid with the same configuration."""
+        """Returns a command that repeats a case by hand. The command starts an ephemeral rocid with the same
+        configuration."""
         config = f'--config {shown(self.config)} ' if self.config else ''
         return f'{shown(ROCI)} run {config}-- {shlex.join(program)}'
 
 
 class Program:
-    """A running program over a rocid. Its output goes to a file, so that a full pipe cannot block it."""
+    """A running program that uses a rocid. Its output goes to a file, because the program could block on a full
+    pipe."""
 
     def __init__(self, rocid, command, env=None):
         self.command, self.started = command, time.monotonic()
@@ -135,13 +140,13 @@ class Program:
 
     def kill(self):
         try:
-            os.killpg(self.process.pid, signal.SIGKILL)  # the program has its own session, so its pid is also its process group
+            os.killpg(self.process.pid, signal.SIGKILL)  # the program leads a session, so its process group has the number of its pid
         except ProcessLookupError:
             pass
         self.process.wait()
 
     def wait_listening(self, port, limit=30):
-        """Waits until a program listens on the TCP port. The server is then ready for its client."""
+        """Waits until a program listens on the TCP port. Then the server is ready for its client."""
         end = time.monotonic() + limit
         while time.monotonic() < end:
             if port in listening_ports():
@@ -179,7 +184,7 @@ def free_port():
 
 
 def run_once(rocid, command, limit=30):
-    """Runs a program to its end and returns its output. Raises Failure if it does not return 0."""
+    """Runs a program until it ends and returns its output. Raises Failure if the exit code is not 0."""
     program = Program(rocid, command)
     code = program.wait(limit)
     rocid.check_alive()
@@ -189,7 +194,7 @@ def run_once(rocid, command, limit=30):
 
 
 def gid_indexes(rocid, device):
-    """Returns {'ipv4': index, 'ipv6': index} of a device, from the GIDs that ibv_devinfo prints."""
+    """Returns {'ipv4': index, 'ipv6': index} of a device, according to the GIDs that ibv_devinfo prints."""
     found = {}
     for index, gid in re.findall(r'GID\[\s*(\d+)\]:\s*([0-9a-f:.]+)', run_once(rocid, ['ibv_devinfo', '-v', '-d', device])):
         found.setdefault('ipv4' if gid.startswith('::ffff:') else 'ipv6', int(index))

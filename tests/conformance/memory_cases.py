@@ -1,5 +1,5 @@
-"""Tests which control group (cgroup v1 or v2) is charged for memory: rocid's group, which has a limit of 256 MiB, or a client's group. The
-last cases run rocids without capabilities."""
+"""Tests which control group (cgroup v1 or v2) is charged for memory: the group of rocid, which has a limit of 256
+MiB, or the group of a client. The last cases run rocids without capabilities."""
 import contextlib
 import os
 import pathlib
@@ -12,14 +12,15 @@ from pairs import Pair, run_pair
 from single import DEVICES
 
 MIB = 1 << 20
-LIMIT = 256 * MIB  # of rocid
-BIG_MB = 1024      # registered by each end of a client
+LIMIT = 256 * MIB  # memory limit of rocid's group in bytes
+BIG_MB = 1024  # MiB that each end of a client registers
 ROCID_USER, OTHER_USER = 65530, 65531
 MEMORY_TEST = BUILD / 'tests/conformance/verbs/conformance_memory'
 
 
 class Group:
-    """A control group that measures its peak memory use. `limit` is its memory limit in bytes; None: no limit."""
+    """A control group whose peak memory use can be read. `limit` is its memory limit in bytes. None means no
+    limit."""
     V2 = (pathlib.Path('/sys/fs/cgroup'), 'memory.max', 'memory.peak', 'memory.events')
     V1 = (pathlib.Path('/sys/fs/cgroup/memory'), 'memory.limit_in_bytes', 'memory.max_usage_in_bytes', 'memory.oom_control')
 
@@ -42,7 +43,7 @@ class Group:
         for _ in range(100):
             try:
                 return self.path.rmdir()
-            except OSError:  # a process is still ending
+            except OSError:  # a process of the group has not ended yet
                 time.sleep(0.05)
         return None
 
@@ -67,8 +68,8 @@ def missing():
 
 
 def in_small_rocid(body, args=()):
-    """Runs body(rocid, rocid's group) with a rocid limited to 256 MiB. Afterwards rocid must still run and have the same objects as
-    before."""
+    """Runs body(rocid, group of rocid) with a rocid that is limited to 256 MiB. Afterwards rocid must still run and
+    have the same objects as before."""
     with Group('rocid', LIMIT) as own:
         rocid = Rocid(args=args)
         rocid.command = own.command(rocid.command)
@@ -94,8 +95,9 @@ def run_test(rocid, group, name, environment):
 
 
 def untouched_memory():
-    """Programs register 2 GiB of untouched memory, create the largest CQ, and remove pages of registered memory. The control groups of
-    the first two programs must be charged for this memory, and rocid must stay within its limit."""
+    """Programs register 2 GiB of untouched memory, create the largest CQ, and remove pages of registered memory. In
+    the first two cases the group of the program must be charged for the memory. rocid must always stay within its
+    limit."""
     def body(rocid, own):
         start = own.peak_bytes()
         with Group('client') as client:
@@ -123,7 +125,8 @@ def as_user(uid, command):
 
 
 def unprivileged():
-    """A rocid without any capability must access all memory of another user's program, also memory that rocid cannot share."""
+    """A rocid without any capability must access all memory of another user's program. This includes memory that
+    rocid cannot share."""
     rocid = Rocid(args=('--set', 'rocid.socket_mode=0o666'))
     os.chmod(rocid.folder.name, 0o777)
     rocid.command = as_user(ROCID_USER, rocid.command)
@@ -137,7 +140,8 @@ def unprivileged():
 
 
 def two_users():
-    """The rocids of two users run at the same time. Neither may make a folder that the other needs."""
+    """The rocids of two users run at the same time. Neither rocid may create a folder that the other rocid also
+    needs."""
     with contextlib.ExitStack() as stack:
         rocids = [Rocid() for _ in range(2)]
         for uid, rocid in zip((ROCID_USER, OTHER_USER), rocids):

@@ -1,4 +1,5 @@
-"""rocid.metrics: its output, checked by a parser of the format, and by promtool if it is installed."""
+"""The output of rocid.metrics. A parser of the format checks it, and promtool does if it is installed. The node
+exporter is tested, too."""
 import json
 import re
 import shutil
@@ -14,7 +15,7 @@ import pcap
 import single
 from lab import Failure, Program, Rocid
 
-PYTHON = '/usr/bin/python3'  # the interpreter that has prometheus_client
+PYTHON = '/usr/bin/python3'  # the interpreter for which prometheus_client is installed
 JUDGE = 'import sys\nfrom prometheus_client.openmetrics.parser import text_string_to_metric_families as parse\n' \
         'print(sum(len(f.samples) for f in parse(sys.stdin.read())))'
 
@@ -37,7 +38,8 @@ def value(text, series):
 
 
 def monitored():
-    """Every line of the metrics must parse, a counter must grow with traffic, and the dashboard may use only metrics that rocid exports."""
+    """Every line of the metrics must be parsed without an error. A counter must increase with traffic. The dashboard
+    may use only metrics that rocid exports."""
     port = lab.free_port()
     with Rocid(args=['--set', f'rocid.metrics="127.0.0.1:{port}"']) as rocid:
         before = scrape(port)
@@ -51,7 +53,7 @@ def monitored():
             raise Failure(f'{series}: {value(before, series)}, then {value(text, series)}; 100 messages were sent')
         dashboard = json.loads((lab.REPO / 'config/grafana.json').read_text())
         names = {n for p in dashboard['panels'] for t in p['targets'] for n in re.findall(r'roci_\w+', t['expr'])}
-        # Looks for the TYPE lines, because gauges of users have a series only while there are users.
+        # The test searches for the TYPE lines, because the gauges of users have a series only while there are users.
         if absent := {n for n in names if f'# TYPE {n.removesuffix("_total")} ' not in text}:
             raise Failure(f'config/grafana.json names {absent}, which rocid does not serve')
         try:
@@ -60,7 +62,7 @@ def monitored():
         except urllib.error.HTTPError as error:
             if error.code != 404:
                 raise Failure(f'GET /else: {error.code}, 404 wanted') from None
-        with socket.create_connection(('127.0.0.1', port)) as silent:  # a client that sends nothing must not keep rocid from ending
+        with socket.create_connection(('127.0.0.1', port)) as silent:  # a client that sends nothing must not delay the end of rocid
             del silent
             rocid.process.terminate()
             if rocid.process.wait(20) != 0:
@@ -68,12 +70,12 @@ def monitored():
 
 
 def no_promtool():
-    # The package has 96 MB, so it is not in .dev/packages.txt.
+    # The package needs 96 MB, so it is not in .dev/packages.txt.
     return None if shutil.which('promtool') else "no promtool (Debian's package prometheus)"
 
 
 def promtool():
-    """promtool must parse the metrics. Its exit code 3 means only that it advises other names or units."""
+    """promtool must parse the metrics. Its exit code 3 only means that it recommends other names or units."""
     port = lab.free_port()
     with Rocid(args=['--set', f'rocid.metrics="127.0.0.1:{port}"']) as rocid:
         pcap.run_pingpong(rocid, {device: lab.gid_indexes(rocid, device) for device in single.DEVICES})
@@ -87,13 +89,13 @@ def promtool():
 
 
 NODE_EXPORTER = 'prometheus-node-exporter'
-# Series of the node exporter's infiniband collector that traffic must increase.
+# Series of the node exporter's infiniband collector. Traffic must increase their values.
 EXPORTED = ('node_infiniband_port_packets_transmitted_total', 'node_infiniband_port_packets_received_total', 'node_infiniband_port_data_transmitted_bytes_total',
             'node_infiniband_port_data_received_bytes_total')
 
 
 def no_node_exporter():
-    # The package starts a service on all addresses, so it is not in .dev/packages.txt.
+    # The package starts a service that listens on all addresses, so it is not in .dev/packages.txt.
     if shutil.which(NODE_EXPORTER) is None:
         return f"no {NODE_EXPORTER} (Debian's package of this name)"
     return None
@@ -121,7 +123,8 @@ def wait_for_series(port, wanted, exporter, limit=30):
 
 
 def node_exporter(rocid, gids):
-    """Debian's unmodified node exporter, started by `roci run`, must read the devices and see counters grow."""
+    """Debian's unmodified node exporter is started by `roci run`. It must read the devices, and its counters must
+    increase with traffic."""
     port = lab.free_port()
     exporter = Program(rocid, [NODE_EXPORTER, '--collector.disable-defaults', '--collector.infiniband', f'--web.listen-address=127.0.0.1:{port}'])
     try:
@@ -136,7 +139,8 @@ def node_exporter(rocid, gids):
 
 
 def refused():
-    """rocid must not start if it cannot listen on the address of rocid.metrics, and must report the address."""
+    """If rocid cannot listen on the address of rocid.metrics, it must not start, and its message must contain the
+    address."""
     with tempfile.NamedTemporaryFile() as log:
         for where in ('127.0.0.1', '192.0.2.77:9471'):
             process, serves = lab.begin([str(lab.ROCID), '--loopback', '--socket', f'{log.name}.sock', '--set', f'rocid.metrics="{where}"'], log.name)

@@ -1,4 +1,4 @@
-"""Runs a server and a client of one program over one rocid, and checks the result."""
+"""Runs a server and a client of the same program over one rocid, and checks the result."""
 import dataclasses
 import re
 import shlex
@@ -6,17 +6,17 @@ import time
 
 from lab import Failure, Program, free_port
 
-# Words that Debian's programs print about errors, even if they return 0.
+# Words in the output of Debian's programs that show an error. Some programs print them and return 0.
 ERROR_LINE = re.compile(r"(?i)\b(errors?|failed|failure|unable|couldn't|can't|invalid|unexpected|wrong|mismatch|segmentation|assert\w*)\b")
 
 
 @dataclasses.dataclass(frozen=True)
 class Pair:
-    """One case. `args` go to both sides. In the short run `quick` is appended to them."""
+    """One case. Both sides get the arguments `args`. In the short run they also get the arguments `quick`."""
     program: str
     args: str = ''
     quick: str = ''
-    path: tuple = ('roci0', 'roci1')  # server's and client's device
+    path: tuple = ('roci0', 'roci1')  # the device of the server and the device of the client
     gid: str = 'ipv4'
     faults: bool = False
     limit: float = 60
@@ -37,7 +37,7 @@ class Pair:
 
 
 def expected_lines(pair):
-    """Returns the minimum number of the client's result lines, and their pattern."""
+    """Returns the minimum number of result lines of the client, and the pattern of such a line."""
     if pair.program == 'ibv_xsrq_pingpong':  # ibv_xsrq_pingpong prints no figures
         return 1, r'^success$'
     if pair.program.startswith('ibv_'):
@@ -57,7 +57,7 @@ def judge_output(pair, who, text, must_show):
 
 
 def run_pair(rocid, pair, gids, quick):
-    """Runs a pair. Raises Failure if it failed."""
+    """Runs both programs of a pair. Raises Failure if one of them fails."""
     port = free_port()
     server = Program(rocid, pair.command(0, port, gids, quick))
     client = None
@@ -79,7 +79,8 @@ def run_pair(rocid, pair, gids, quick):
 
 
 def wait_both(server, client, end):
-    """Waits until both programs end, at most until the time `end`. If one program fails, the other gets five more seconds."""
+    """Waits until both programs end, but not longer than the time `end`. If one program fails, waits at most five
+    more seconds for the other program."""
     while server.process.poll() is None or client.process.poll() is None:
         failed = [p for p in (server, client) if p.process.poll() not in (None, 0)]
         if failed:

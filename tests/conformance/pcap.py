@@ -1,4 +1,4 @@
-"""roci pcap: captures of running programs, as tshark reads them; readers that end early; permissions."""
+"""Tests of `roci pcap`: captures of running programs, which tshark reads; readers that end early; permissions."""
 import os
 import re
 import subprocess
@@ -17,7 +17,7 @@ def roci_pcap(rocid, *args, **how):
 
 
 def end(capture):
-    """Ends a capture as Ctrl-C does. Returns the printed numbers (frames captured, frames dropped)."""
+    """Ends a capture as Ctrl-C does. Returns the numbers that it prints (frames captured, frames dropped)."""
     capture.send_signal(2)
     _, said = capture.communicate(timeout=30)
     found = re.search(r'(\d+) frames captured, (\d+) dropped', said)
@@ -64,7 +64,8 @@ def whole_port(rocid, gids):
 
 
 def one_queue_pair(rocid, gids):
-    """Captures one of two connected pairs of QPs under load. Frames may be dropped. The capture must have no frames of the other pair."""
+    """Captures one of two connected pairs of QPs under load. Frames may be dropped. The capture must contain no
+    frames of the other pair."""
     port = free_port()
     pair = Pair('ib_write_bw', '-q 2 -D 20')
     sides = [Program(rocid, pair.command(0, port, gids, quick=False))]
@@ -78,7 +79,7 @@ def one_queue_pair(rocid, gids):
             wait_capturing(capture)
             time.sleep(0.5)
             captured, _ = end(capture)
-            # Only the headers can be checked, because the capture truncates each frame to 128 bytes.
+            # The capture truncates each frame to 128 bytes, so only the headers can be checked.
             seen = set(tshark(file, '-T', 'fields', '-e', 'infiniband.bth.destqp'))
         if captured == 0 or {int(n, 16) for n in seen} != {qp['qpn'], qp['peer']['qpn']}:
             raise Failure(f'queue pair {qp["qpn"]} with {qp["peer"]["qpn"]}: {captured} frames, to {seen}')
@@ -99,9 +100,10 @@ def wait_connected(rocid, limit=30):
 
 
 def readers_that_leave(rocid, gids):
-    """Captures are killed, or the program that reads their output closes the pipe. rocid must keep running and free their rings."""
+    """Ends captures in two ways: the test kills them, or the reader of their output closes the pipe. In both cases
+    rocid must keep running and free the rings of the captures."""
     for kill in (True, False):
-        for _ in range(6):  # more captures than rocid permits at the same time
+        for _ in range(6):  # in total more captures than rocid permits at the same time
             capture = roci_pcap(rocid, '-w', '-', stdout=subprocess.PIPE)
             wait_capturing(capture)
             run_pingpong(rocid, gids)

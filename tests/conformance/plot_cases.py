@@ -1,5 +1,5 @@
-"""roci plot: pages of real runs whose numbers agree with rocid's counters; queue pairs that end or belong to another user; messages about bad
-input; the page in a browser."""
+"""Tests of `roci plot`: the numbers of a page agree with rocid's counters; queue pairs that end or belong to another
+user; error messages about bad input; the page in a browser."""
 import json
 import os
 import pathlib
@@ -43,7 +43,8 @@ def dropped_by(rocid, device):
 
 
 def lossy_run(folder):
-    """Captures WRITEs of roci1 while 1 % of all frames are lost. Returns (capture, counters of roci1, frames dropped on their way from roci1)."""
+    """Captures WRITEs of roci1 while 1 % of all frames are lost. Returns (capture, counters of roci1, number of lost
+    frames from roci1)."""
     with Rocid(args=['--set', 'fault.seed=7', '--set', 'fault.drop=0.01']) as rocid:
         file = str(pathlib.Path(folder) / 'lossy.pcapng')
         gids = {device: lab.gid_indexes(rocid, device) for device in single.DEVICES}
@@ -57,13 +58,13 @@ def lossy_run(folder):
 
 
 def busiest(data):
-    """Returns the direction of a connection with the most packets."""
+    """Returns the stream that has the most packets. A stream is one direction of a connection."""
     return max((s for c in data['connections'] for s in c['streams']), key=lambda s: s['counts']['packets'])
 
 
 def agrees_with_counters():
-    """The sender's frames are lost before they reach the capture. So every loss is either a gap that a repeated packet fills, or a lost
-    repetition."""
+    """Frames of the sender are lost before the capture records them. So each loss is either a gap that a repeated
+    packet fills, or a lost repetition."""
     with tempfile.TemporaryDirectory() as folder:
         file, counted, dropped = lossy_run(folder)
         page = pathlib.Path(folder) / 'page.html'
@@ -74,7 +75,7 @@ def agrees_with_counters():
         raise Failure(f'{dropped} frames dropped: the run shows nothing')
     if seen['again'] + dropped != counted['retransmits']:
         raise Failure(f'rocid sent {counted["retransmits"]} packets again and {dropped} of all were dropped, but the page has {seen["again"]} packets twice: {seen}')
-    unseen = counted['retransmits'] - seen['resent']  # repetitions that were dropped, too
+    unseen = counted['retransmits'] - seen['resent']  # number of repetitions that were lost, too
     if not dropped - unseen <= seen['lost'] <= counted['retransmits'] or unseen < 0:
         raise Failure(f'{dropped} packets dropped, {counted["retransmits"]} sent again; the page says: {seen}')
     if seen['sequence_naks'] != counted['seq_nak_received']:
@@ -126,7 +127,8 @@ def ends_while_looked_at(rocid, gids):
             line = looking.stderr.readline()
             traffic.end()
             said, more = looking.communicate(timeout=60)
-        # The queue pair may have ended before its first frame was captured. Then there is nothing to draw, and the exit code is 4.
+        # The queue pair may have ended before the capture recorded its first frame. In this case nothing can be
+        # drawn, and the exit code is 4.
         if looking.returncode not in (0, 4):
             raise Failure(f'roci plot of a queue pair that ended returned {looking.returncode}: {line}{said}{more}')
         need(' '.join((said + more).split()), f'Queue pair {qpn} ended after', 'roci plot')
@@ -187,7 +189,7 @@ def browse(url, *what):
 
 
 def shown_by(html):
-    """Returns what the page's script reports about its drawing, in data- attributes of the root."""
+    """Returns the data- attributes of the root element. In them the script of the page reports what it has drawn."""
     root = re.search(r'<html[^>]*>', html)[0].replace('&quot;', '"')
     drawn = re.search(r'data-drawn="(\{[^}]*\})"', root)
     if not drawn:
@@ -197,7 +199,8 @@ def shown_by(html):
 
 
 def png_pixels(data):
-    """Returns the colours of an RGB or RGBA image with 8 bits per channel, with the number of pixels of each."""
+    """Returns the colours of an RGB or RGBA image with 8 bits per channel, and the number of pixels of each
+    colour."""
     at, packed, width, height, channels = 8, b'', 0, 0, 3
     while at < len(data):
         length, kind = struct.unpack('>I4s', data[at:at + 8])
@@ -231,7 +234,8 @@ def unfilter(how, line, before, channels):
         line[i] = (line[i] + near) & 0xff
 
 
-# Turns the wheel over the graph, then points at a packet. Copies the tooltip's text into the root element.
+# Turns the mouse wheel over the graph, then moves the pointer to a packet. Copies the text of the tooltip into the
+# root element.
 GESTURES = """<script>
 const box = document.querySelector('#charts canvas'), at = box.getBoundingClientRect();
 box.dispatchEvent(new WheelEvent('wheel', {deltaY: -300, clientX: at.left + 400, clientY: at.top + 100, bubbles: true, cancelable: true}));

@@ -23,7 +23,7 @@ from lab import REPO, ROCI, Failure, Rocid
 PAGE, PICTURE = REPO / 'docs/see.md', REPO / 'docs/plot.png'
 MARK = '<!-- recorded by tests/conformance/record.py -->\n'
 PROGRAMS = ('bulk', 'credits', 'sleeping_engine', 'not_connected')
-SHOWN = 700_000  # nanoseconds that the picture shows
+SHOWN = 700_000  # length of the interval in the picture, in nanoseconds
 SIZE = '--window-size=1180,1400'
 
 
@@ -44,7 +44,7 @@ def top(write):
 
 
 def around_most_losses(stream):
-    """Returns the start of an interval of SHOWN nanoseconds with as many lost packets as possible."""
+    """Returns the start of the interval of SHOWN nanoseconds that contains the most lost packets."""
     events = stream['events']
     times = [t for t, flags in zip(events['t'], events['f']) if flags & 1]
     begins = [max(0, t - SHOWN // 3) for t in times]

@@ -49,7 +49,7 @@ class Report:
             body()
         except lab.Failure as failure:
             why = str(failure)
-        except Exception:  # a fault of the tests themselves counts as a failure
+        except Exception:  # an error in the test code also counts as a failure
             why = traceback.format_exc()
         else:
             self.passed += 1
@@ -87,7 +87,8 @@ def run_connections(report, rocid, rows):
 
 
 def run_built(report, missing, some, wanted, *arguments):
-    """Runs the wanted cases of `some`. If `missing` is a reason, skips them with this reason."""
+    """Runs the wanted cases of `some`. If `missing` is not empty, skips these cases and prints `missing` as the
+    reason."""
     for name, case in some.items():
         if not wanted(name):
             continue
@@ -98,7 +99,8 @@ def run_built(report, missing, some, wanted, *arguments):
 
 
 def in_rocid(report, config, body):
-    """Runs `body(rocid, gids)` with a rocid of this configuration. Afterwards the rocid must stop cleanly."""
+    """Runs `body(rocid, gids)` with a rocid that has this configuration. Afterwards the rocid must stop without an
+    error."""
     try:
         with lab.Rocid(config) as rocid:
             body(rocid, {device: lab.gid_indexes(rocid, device) for device in single.DEVICES})

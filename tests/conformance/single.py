@@ -19,7 +19,7 @@ def lists_devices(rocid):
         need(text, rf'(?m)^\s*{device}\s+(?!0{{16}})[0-9a-f]{{16}}\s*$', f'{device} with a node GUID that is not zero')
 
 
-# Attributes of `ibv_devinfo -v`, and the minimum values of a useful device.
+# Attributes that `ibv_devinfo -v` prints, with the minimum values of a useful device.
 AT_LEAST = {'max_qp': 100, 'max_qp_wr': 1024, 'max_sge': 4, 'max_cq': 100, 'max_cqe': 4096, 'max_mr': 100, 'max_pd': 10,
             'max_qp_rd_atom': 1, 'max_qp_init_rd_atom': 1, 'max_srq': 1, 'max_srq_wr': 100, 'max_ah': 10, 'phys_port_cnt': 1,
             'num_comp_vectors': 1, 'max_pkeys': 1, 'gid_tbl_len': 2}
@@ -50,7 +50,8 @@ def guids_differ(rocid):
 
 
 def exit_code_comes_back(rocid):
-    """roci run must pass on the arguments of a program and return its exit code or end by its signal."""
+    """`roci run` must pass arguments to the program unchanged. It must return the exit code of the program, or end by
+    the signal that ended the program."""
     text = run_once(rocid, ['sh', '-c', 'echo "[$1]"; echo $LD_LIBRARY_PATH', 'sh', 'a  b;$x'])
     need(text, r'\[a  b;\$x\]', 'arguments as they were given')
     for command, code in ((['sh', '-c', 'exit 42'], 42), (['sh', '-c', 'kill -TERM $$'], -15), (['/nonexistent'], 127), (['/etc/passwd'], 126)):

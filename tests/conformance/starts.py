@@ -1,4 +1,4 @@
-"""Starts of rocid: alone, beside other rocids, under a service manager."""
+"""Starts of rocid: alone, while other rocids run, and under a service manager. Also the choice of the CRC kernel."""
 import os
 import pathlib
 import signal
@@ -12,7 +12,7 @@ import lab
 
 
 def engines_on_ordinary_pages():
-    """Without hugepages the frames of all engines must fit into the memory that rocid requests."""
+    """Without hugepages, the memory that rocid requests must be large enough for the frames of all engines."""
     for engines in (1, 2, 5, 16):
         with lab.Rocid(args=['--set', 'memory.hugepages=never', '--set', f'engine.count={engines}']) as rocid:
             if 'memory: ordinary pages' not in rocid.log():
@@ -20,7 +20,7 @@ def engines_on_ordinary_pages():
 
 
 def log_of(process, path):
-    """Waits until a rocid ends, and returns its messages. Raises Failure if it does not end."""
+    """Waits until a rocid ends, and returns the content of its log. Raises Failure if the rocid does not end."""
     try:
         process.wait(lab.START_LIMIT)
     except subprocess.TimeoutExpired:
@@ -30,8 +30,8 @@ def log_of(process, path):
 
 
 def two_at_once():
-    """Exactly one of two rocids serves, even if a killed rocid has left its socket. The error of the other rocid names the process that
-    serves."""
+    """Two rocids start at the same time. Exactly one of them must serve, even if a killed rocid has left its socket
+    file. The error message of the other rocid must contain the process id of the serving rocid."""
     with tempfile.TemporaryDirectory(prefix='roci-starts-') as folder:
         command = [str(lab.ROCID), '--loopback', '--socket', f'{folder}/rocid.sock', '--set', 'memory.mbufs=1024']
         for _ in range(5):
@@ -51,7 +51,7 @@ def two_at_once():
                     raise lab.Failure('both gave up')
             finally:
                 for process in both:
-                    lab.finish(process, signal.SIGKILL)  # so that the socket file remains
+                    lab.finish(process, signal.SIGKILL)  # a killed rocid leaves its socket file
         with open(logs[0], 'wb') as file:
             last = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file)
         wait_for(lambda: 'serving' in pathlib.Path(logs[0]).read_text(), 'a rocid in the place of a killed one', logs)
@@ -69,7 +69,8 @@ def wait_for(come, what, logs):
 
 
 def beside_one_that_waits():
-    """A virtio_user server treats its first connection as the peer, so another rocid must not connect to the server's path."""
+    """A virtio_user server treats its first connection as its peer. So a second rocid must not connect to the path of
+    this server."""
     with tempfile.TemporaryDirectory(prefix='roci-starts-') as folder:
         pathlib.Path(f'{folder}/rocid.toml').write_text(
             f'[memory]\nmbufs = 1024\n[[device]]\nname = "roci0"\nport = "virtio_user"\nrole = "server"\npath = "{folder}/virtio.sock"\n')
@@ -96,7 +97,8 @@ def beside_one_that_waits():
 
 
 def tells_its_manager():
-    """rocid must send READY when programs can find the devices, and STOPPING when it ends. NOTIFY_SOCKET is a path or an abstract name."""
+    """rocid must send READY when programs can find the devices, and STOPPING when it ends. NOTIFY_SOCKET is a path in
+    the first run and an abstract name in the second run."""
     for abstract in (False, True):
         with tempfile.TemporaryDirectory(prefix='roci-starts-') as folder, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
             name = f'{folder}/notify'
@@ -117,7 +119,8 @@ def tells_its_manager():
 
 
 def without_its_manager():
-    """If the manager's socket does not exist, rocid must start and log that it could not notify the manager."""
+    """If the socket of the service manager does not exist, rocid must start, and must log that it could not notify
+    the manager."""
     os.environ['NOTIFY_SOCKET'] = '/nonexistent/notify'
     try:
         with lab.Rocid() as rocid:
@@ -128,7 +131,8 @@ def without_its_manager():
 
 
 def speaks_for_no_program():
-    """A program that is a service notifies its manager itself. The rocid that `roci run` starts for it sends nothing."""
+    """A program that is a service notifies its manager itself. So the rocid that `roci run` starts for this program
+    must send no notification."""
     with tempfile.TemporaryDirectory(prefix='roci-starts-') as folder, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(f'{folder}/notify')
         os.environ['NOTIFY_SOCKET'] = f'{folder}/notify'
@@ -145,8 +149,8 @@ def speaks_for_no_program():
 
 
 def by_each_icrc_kernel():
-    """rocid must use the CRC kernel that ROCI_CRC names. If this processor does not support that kernel, rocid must use another one and log
-    the refusal. The log must name the kernel that the status names."""
+    """rocid must use the CRC kernel that ROCI_CRC selects. If this processor does not support this kernel, rocid must
+    use another kernel and log this. The log and the status must contain the name of the same kernel."""
     for wanted in ('table', 'pclmul', 'vpclmul256', 'vpclmul512', 'nonsense'):
         os.environ['ROCI_CRC'] = wanted
         try:

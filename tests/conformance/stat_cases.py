@@ -1,4 +1,5 @@
-"""Counters: `roci stat` compared with a capture and with the files in /sys, and the options of `roci stat`."""
+"""Tests of counters: `roci stat` compared with a capture and with the files in /sys, and the options of `roci
+stat`."""
 import json
 import os
 import pathlib
@@ -21,7 +22,7 @@ def roci_stat(rocid, *arguments, code=0):
 
 
 def sample(rocid):
-    """Returns {device: {counter: value}}."""
+    """Returns the counters as {device: {counter: value}}."""
     shown = json.loads(roci_stat(rocid, '--json', '--interval', '0'))
     return {d['name']: d['counters'] for d in shown['devices']}
 
@@ -31,7 +32,8 @@ def grown(before, after, device):
 
 
 def as_a_capture(rocid, gids):
-    """Compares the frames and bytes of each direction with a capture, and the messages with the number that the programs sent."""
+    """Compares the counters of frames and bytes per direction with a capture. Compares the counters of messages with
+    the number of messages that the programs sent."""
     with tempfile.TemporaryDirectory() as folder:
         file = str(pathlib.Path(folder) / 'stat.pcapng')
         before = sample(rocid)
@@ -56,7 +58,8 @@ def as_a_capture(rocid, gids):
 
 
 def files_are_live(rocid, gids):
-    """A running program must see a counter in /sys change. Three files must equal `roci stat`; the unit of port_*_data is four bytes."""
+    """A running program must see that a counter in /sys changes. The values of three files must be equal to those of
+    `roci stat`. The unit of port_*_data is four bytes."""
     watcher = Program(rocid, ['sh', '-c', 'f=/sys/class/infiniband/roci0/ports/1/counters/port_xmit_packets; a=$(cat $f); echo first $a; '
                                           'while [ "$(cat $f)" = "$a" ]; do sleep 0.05; done; echo moved'])
     end = time.monotonic() + 20
@@ -73,7 +76,7 @@ def files_are_live(rocid, gids):
 
 
 def members(namespace):
-    """Returns the processes in this mount namespace."""
+    """Returns the ids of the processes in this mount namespace."""
     found = set()
     for link in pathlib.Path('/proc').glob('[0-9]*/ns/mnt'):
         try:
@@ -85,10 +88,10 @@ def members(namespace):
 
 
 def helper_ends_with_its_program(rocid, _):
-    """The process that renews the files must not be a child of the program, and must end with the program."""
+    """The process that updates the files must not be a child of the program. It must end when the program ends."""
     text = run_once(rocid, ['sh', '-c', 'readlink /proc/self/ns/mnt; cat /proc/$$/task/$$/children'])
     namespace, *children = text.split()
-    if len(children) != 1:  # the only child is the `cat` above
+    if len(children) != 1:  # the only permitted child is the `cat` above
         raise Failure(f'the program has children that it did not start: {text}')
     end = time.monotonic() + 10
     while members(namespace) and time.monotonic() < end:
@@ -127,7 +130,7 @@ def refusals(rocid, gids):
 
 
 def rocid_ends():
-    """--watch must report that rocid has ended."""
+    """`roci stat --watch` must report the end of rocid."""
     with Rocid() as rocid:
         watch = subprocess.Popen([ROCI, 'stat', '--socket', rocid.socket, '--watch', '--interval', '0.1'], stdout=subprocess.PIPE,
                                  stderr=subprocess.PIPE, text=True)

@@ -1,4 +1,4 @@
-"""roci top: as text, as JSON, in a terminal, and for another user."""
+"""Tests of `roci top`: as text, as JSON, in a terminal, and run by another user."""
 import contextlib
 import fcntl
 import json
@@ -31,7 +31,8 @@ def no_terminal():
 
 
 def shows_a_flow(rocid):
-    """The rates of engines, devices and QPs, and the limit of a flow, must be shown within 100 columns."""
+    """The text must contain the rates of engines, devices and QPs, and the limit of a flow. It must fit into 100
+    columns."""
     with exam.set_up(rocid, 'bulk') as (a, b):
         text = exam.top(rocid)
         row = re.search(rf'(?m)^{a} +(\w+) \d+% +[\d.]+[MG] ', text)
@@ -58,7 +59,7 @@ def fits_forty_columns(rocid):
 
 
 def in_a_narrow_terminal(*command):
-    """Returns what a command prints on a terminal of 40 columns."""
+    """Returns what a command prints on a terminal that has 40 columns."""
     ours, theirs = pty.openpty()
     try:
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack('HHHH', 24, 40, 0, 0))
@@ -84,7 +85,7 @@ def status_fits_forty_columns(rocid):
 
 
 def recorded_as_it_is(rocid):
-    """docs/see.md must have the same headings as the screen."""
+    """docs/see.md must contain the same headings as the screen."""
     with exam.set_up(rocid, 'bulk'):
         text = exam.top(rocid, '--interval', '0.2')
     page = [line.split() for line in (REPO / 'docs/see.md').read_text(encoding='utf-8').splitlines()]
@@ -125,7 +126,7 @@ def needs_a_terminal(rocid):
 
 
 class Terminal:
-    """A terminal of tmux with one program. The terminal has its own tmux server."""
+    """A terminal of tmux in which one program runs. Each terminal has a separate tmux server."""
 
     def __init__(self, command, columns, lines):
         self.folder = tempfile.TemporaryDirectory(prefix='roci-tmux-')
@@ -144,7 +145,7 @@ class Terminal:
         return self.tmux('capture-pane', '-p', check=False)
 
     def wait_for(self, wanted, limit=30):
-        """Waits until the screen matches a pattern, and returns the screen."""
+        """Waits until the content of the screen matches a pattern. Returns this content."""
         end = time.monotonic() + limit
         while time.monotonic() < end:
             screen = self.screen()
@@ -177,7 +178,8 @@ class Terminal:
 
 
 def in_a_terminal(rocid):
-    """The key s must change the order, a new window size must change the columns, and the key q must end the program."""
+    """The key `s` must change the order. A new window size must change the columns. The key `q` must end the
+    program."""
     with exam.set_up(rocid, 'bulk') as (a, _), Terminal([ROCI, 'top', '--interval', '0.2', '--socket', rocid.socket], 100, 40) as terminal:
         screen = terminal.wait_for(rf'^{a} +\w+ \d+%')
         if 'sorted by rate' not in screen or 'q quit' not in screen:

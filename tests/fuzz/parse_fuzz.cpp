@@ -2,9 +2,9 @@
 //
 //     parse_fuzz ITERATIONS [SEED [CAPTURE.pcap]]
 //
-// The fuzzer starts from valid frames of every opcode and path, and from the frames of the capture. It applies at most three
-// mutations per frame. Then it usually corrects lengths and checksums, so that mutants pass the outer checks. After 10,000 or
-// more iterations, every verdict must have occurred.
+// The fuzzer starts from valid frames of every opcode and path, and from the frames of the capture. It applies at
+// most three mutations to a frame. Then it usually corrects the lengths and checksums, so that the frame passes the
+// first checks of the parser. After 10,000 or more iterations, every verdict must have occurred.
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -32,7 +32,7 @@ public:
     }
 
 private:
-    // std::uniform_int_distribution is not used, because its results differ between standard libraries.
+    // The results of std::uniform_int_distribution differ between standard libraries, so the fuzzer does not use it.
     size_t below(size_t bound) { return bound == 0 ? 0 : size_t(random_() % bound); }
     uint8_t byte() { return uint8_t(random_()); }
 
@@ -71,7 +71,8 @@ private:
         if (!f.empty()) std::invoke(steps[below(std::size(steps))], *this, f);
     }
 
-    /// Corrects IP length, UDP length, IPv4 checksum and ICRC. Leaves each of them as it is with a probability of 1/8.
+    /// Corrects the IP length, the UDP length, the IPv4 checksum and the ICRC. Skips each of these corrections with a
+    /// probability of 1/8.
     void repair(Frame& f) {
         const bool tagged = f.size() > 18 && load_be<uint16_t>(&f[12]) == 0x8100;
         const size_t l3 = tagged ? 18 : 14;

@@ -1,4 +1,4 @@
-// libFuzzer's entry point for the parser. It is built with clang and -Dlibfuzzer=true.
+// The entry point of libFuzzer for the parser. It needs clang and -Dlibfuzzer=true.
 #include "parse_target.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -48,7 +48,7 @@ void check_accessors(const Packet& p, const Input& in) {
     require(text.find(p.info->name) != std::string::npos, "description names the opcode", in);
 }
 
-/// An accepted loss report must be unchanged after it is written and read again.
+/// If a loss report is accepted, it must be unchanged after it is written and read again.
 void check_loss_report(const Packet& p, const Input& in) {
     wire::LossReport report, again;
     if (p.opcode != wire::kLossReportOpcode || !wire::read_loss_report(p.payload, p.payload_length, report)) return;
@@ -59,16 +59,17 @@ void check_loss_report(const Packet& p, const Input& in) {
     require(report.kind == wire::ReportKind::inquiry || report.length <= wire::LossReport::kMost, "it covers what it has", in);
 }
 
-/// Builds a frame from the packet and parses it again. Skips payloads above the largest MTU, because no frame can hold them.
+/// Builds a frame from the packet and parses this frame. Skips payloads above the largest MTU, because no frame can
+/// contain them.
 void check_rebuild(const Packet& p, const Input& in) {
     if (p.payload_length > 4096) return;
     const bool same_family = p.source_gid().is_ipv4() == p.dest_gid().is_ipv4();
-    const bool truly_ipv6 = p.ipv6 && !p.source_gid().is_ipv4();  // an IPv6 header may have an address ::ffff:a.b.c.d, too
+    const bool truly_ipv6 = p.ipv6 && !p.source_gid().is_ipv4();  // the addresses in an IPv6 header may be ::ffff:a.b.c.d, too
     if (!same_family || p.ipv6 != truly_ipv6) return;
     const Frame again = build_frame(path_of(p), headers_of(p), p.payload, p.payload_length);
     Packet q;
     require(wire::parse(again.data(), uint32_t(again.size()), q) == Verdict::ok, "built again, it parses", in);
-    Packet without_marks = p;  // a builder sets FECN and BECN only in CNPs
+    Packet without_marks = p;  // begin_frame sets BECN only in CNPs, and never sets FECN
     without_marks.fecn = q.fecn;
     without_marks.becn = q.becn;
     require(wire::describe(q) == wire::describe(without_marks), "built again, it is the same packet", in);

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Checks `meson install` into a folder: all files exist, man pages and unit match the programs, and the installed roci finds its rocid.
+"""Checks `meson install` into a folder. All files must exist, the man pages and the systemd unit must match the programs, and the installed roci
+must find its rocid.
 
     layout.py BUILD
 """

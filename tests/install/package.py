@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Builds Debian packages from the committed tree, checks them with lintian and installs them into a bare Debian root. There `roci run --
-ib_write_bw` must transfer data.
+"""Builds Debian packages from the committed tree, checks them with lintian, and installs them into a minimal root file system of Debian. In
+this root, `roci run -- ib_write_bw` must transfer data.
 
         package.py [--full]    --full: as released, optimised by a profile of the benchmark's workload; takes twice the time
 """
@@ -13,7 +13,7 @@ import tempfile
 
 REPO = pathlib.Path(__file__).resolve().parents[2]
 TOOLS = ('dpkg-buildpackage', 'dh', 'lintian', 'mmdebstrap')
-# Two programs in the root: a server on roci0 and a client on roci1, both over one rocid, which the first `roci run` starts.
+# Runs two programs in the root: a server on roci0 and a client on roci1. Both use one rocid, which the first `roci run` starts.
 TRIAL = r'''set -e
 roci doctor >/doctor || true
 ! grep STOPS /doctor
@@ -40,7 +40,7 @@ def build(folder, options):
     archive = folder / 'tree.tar'
     if (REPO / '.git').exists():
         run('git', '-c', f'safe.directory={REPO}', '-C', REPO, 'archive', '-o', archive, 'HEAD')
-    else:  # an unpacked release
+    else:  # the source tree is an unpacked release without git
         run('tar', 'cf', archive, '--exclude=./build*', '-C', REPO, '.')
     run('tar', 'xf', archive, '-C', tree)
     run('dpkg-buildpackage', '-us', '-uc', '--build=binary', cwd=tree, env=os.environ | {'DEB_BUILD_OPTIONS': options})
@@ -48,13 +48,13 @@ def build(folder, options):
 
 
 def lint(folder):
-    """lintian may report only that no Debian bug is closed, and an unknown distribution."""
+    """lintian may report only two things: that the upload closes no Debian bug, and that the distribution is unknown."""
     run('lintian', '--fail-on', 'error,warning', '--suppress-tags', 'initial-upload-closes-no-bugs,bad-distribution-in-changes-file',
         next(folder.glob('*.changes')))
 
 
 class NoMirror(Exception):
-    """The packages of the bare root cannot be downloaded here."""
+    """This machine cannot download the packages of the root."""
 
 
 def bare_root(root, installed):

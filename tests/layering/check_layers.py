@@ -8,7 +8,8 @@ import pathlib
 import re
 import sys
 
-# The modules of stack/. Each may include the modules in its row, itself and abi/. Read from top to bottom, the rows are the layer diagram.
+# The modules of stack/. A module may include itself, abi/ and the modules in its row. Each row contains only modules
+# of earlier rows.
 STACK_ROOMS = {
     'base': set(),
     'wire': {'base'},
@@ -22,21 +23,22 @@ STACK_ROOMS = {
     'engine': {'base', 'wire', 'mem', 'io', 'rings', 'cc', 'qp', 'neighbour'},
     'host': {'base', 'wire', 'mem', 'io', 'rings', 'cc', 'cm', 'qp', 'neighbour', 'engine'},
 }
-# A module that is divided into parts. Each part may use the module's own files, the modules that the module may use, and the parts in its row.
+# Modules that are divided into parts. A part may use the files directly in its module, the modules that its module
+# may use, and the parts in its row.
 PARTS = {
     'host/paths': set(),
     'host/objects': {'host/paths'},
     'host/rdma_cm': {'host/paths'},
     'host/sessions': {'host/paths', 'host/objects', 'host/rdma_cm'},
 }
-# The modules that folders outside stack/ may include.
+# The modules that a folder outside stack/ may include.
 ALL_STACK = set(STACK_ROOMS)
 FOLDERS = {
     'verbs_api/abi': {'abi'},
     'verbs_api': {'abi'},
     'pmd_glue': ALL_STACK | {'abi', 'pmd_glue'},
 }
-# System headers that a folder may not include. stack/ makes no system call and uses no clock and no DPDK.
+# System headers that a folder must not include. stack/ makes no system call and uses no clock and no DPDK.
 SYSTEM_BANNED = {
     'stack': re.compile(r'^(rte_.*|sys/(?!types\.h|uio\.h).*|linux/.*|netinet/.*|net/.*|unistd\.h|fcntl\.h|poll\.h|pthread\.h|'
                         r'sched\.h|signal\.h|time\.h|ctime|chrono|thread|fstream|iostream|filesystem)$'),
@@ -46,8 +48,8 @@ SYSTEM_EXCEPTIONS = {  # (file, header): the auxiliary vector has the processor'
     ('stack/wire/crc/pmull.cpp', 'sys/auxv.h'), ('stack/wire/crc/arm_crc.cpp', 'sys/auxv.h')}
 MOST_LINES = {'file': 500, 'function': 50}
 MEASURED = ('stack', 'verbs_api', 'pmd_glue', 'apps')
-# A function as clang-format lays it out, with at most one class around it. Its head begins at the indentation and ends with a brace. Its last line is
-# a brace at the same indentation.
+# The head of a function in the layout of clang-format. At most one class is around the function. The head begins at
+# the indentation and ends with a brace. The last line of the function is a brace at the same indentation.
 FUNCTION = re.compile(r'^(|    )(?!(?:namespace|struct|class|enum|union|extern|if|for|while|switch|else|do|try|return|using|static_assert'
                       r'|public|private)\b)[A-Za-z~].*\(')
 NAMESPACE = re.compile(r'^namespace (roci(?:::\w+)*) \{')
@@ -55,7 +57,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
 
 def allowed_rooms(relative):
-    """Returns the modules that a file may include, or None if it may include any."""
+    """Returns the modules that a file may include. Returns None if the file may include any module."""
     parts = relative.parts
     if parts[0] == 'stack' and len(parts) > 2:
         part = '/'.join(parts[1:3])
@@ -68,7 +70,7 @@ def allowed_rooms(relative):
 
 
 def room_of_include(path):
-    """Returns the module that a quoted include names, or None for a header of the same folder."""
+    """Returns the module to which a quoted include belongs. Returns None for a header of the same folder."""
     first, part = path.split('/')[0], '/'.join(path.split('/')[:2])
     if part in PARTS:
         return part
@@ -86,7 +88,8 @@ def problem_with(relative, bracket, path):
     return f'{relative.parent} may not include "{path}" (allowed: {", ".join(sorted(allowed))})'
 
 
-# A file of stack/ declares things in the namespace of its folder, of an enclosing folder, or in a namespace within that of its folder.
+# A file of stack/ must declare its names in the namespace of its folder, of an enclosing folder, or in a namespace
+# within that of its folder.
 def problem_with_namespace(relative, namespace):
     folders = relative.parts[1:-1]
     if relative.parts[0] != 'stack':
@@ -111,7 +114,7 @@ def problems_of(relative, text):
 
 
 def long_functions(lines):
-    """Yields the number of the first line, and the length, of each function that is too long."""
+    """Yields (number of the first line, length) of each function that is too long."""
     for number, line in enumerate(lines):
         match = FUNCTION.match(line)
         if not match:

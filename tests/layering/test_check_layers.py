@@ -8,7 +8,7 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import check_layers  # noqa: E402
 
-# (file, include line, whether it is a violation)
+# Rows: (file, include line, whether the line is a violation).
 TABLE = [
     ('stack/wire/a.hpp', '#include "base/types.hpp"', False),
     ('stack/wire/a.hpp', '#include "qp/spec.hpp"', True),

@@ -1,4 +1,4 @@
-// Tests of congestion marks, CNPs and rates between two hosts.
+// Tests of congestion marks, CNPs, rates and windows between two hosts.
 #include "fixture.hpp"
 #include "qp/shared.hpp"
 #include "qp/state.hpp"
@@ -60,7 +60,7 @@ TEST_F(ByRate, ANotifiedSenderHasARateAndLosesItAgain) {
     EXPECT_EQ(inside().adaptation.rate, 0u);
 }
 
-/// The engine sends the packets of a QP no faster than the rate of the QP's controller.
+/// The engine must not send the packets of a QP faster than the rate of the QP's controller.
 TEST_F(ByRate, PacketsLeaveAtTheRate) {
     join();
     mark(1);
@@ -103,8 +103,8 @@ TEST_F(Congestion, ANotifiedWindowIsSmallerAndGrowsAgain) {
     EXPECT_EQ(inside().adaptation.rate, 0u);
 }
 
-/// The link holds about 30 packets. While lost packets are repaired, the window must allow at least 30 more packets, so that the
-/// link does not become idle.
+/// About 30 packets are under way on the link. While lost packets are repaired, the window must allow at least 30
+/// more packets. Otherwise the link becomes idle.
 TEST_F(Congestion, RandomLossLeavesPacketsForTheTimeOfRepairs) {
     join();
     for (int i = 0; i < 8; ++i) write(1 << 20);
@@ -129,7 +129,7 @@ TEST_F(Congestion, WithoutMarksNothingIsNotified) {
 TEST_F(Congestion, ANewConnectionBeginsWithASmallWindow) {
     join();
     a.client.post_send(qa, a.rdma(WrOpcode::rdma_write, 1, 0, 1 << 20, b.mr.address(), b.mr.rkey));
-    world.run_for(1500);  // too short for an ACK
+    world.run_for(1500);  // no ACK can arrive in this time
     EXPECT_EQ(inside().requester.window.in_flight(), 2u);
     EXPECT_EQ(a.wait_status(), WcStatus::success);
 }

@@ -1,5 +1,6 @@
-// Compares the counters with a capture of the same run. After each event, every counter that frames show must have the value that
-// CaptureJudge (sim/capture_judge.hpp) computes from the capture. kNotShown lists all other counters with the reason.
+// Compares counters with a capture of the same run. Some counters can be computed from frames. After each event, each
+// of these counters must have the value that CaptureJudge (sim/capture_judge.hpp) computes from the capture.
+// kNotShown lists all other counters, each with the reason.
 #include <functional>
 #include <span>
 
@@ -24,7 +25,8 @@ constexpr NotShown kNotShown[] = {
     {"retry_exceeded", "nothing is sent; OfASilentPeer compares what precedes"},
     {"rnr_retry_exceeded", "nothing is sent after the last RNR NAK"},
     {"local_errors", "nothing of the request is sent"},
-    // Several of these faults share one NAK code. OfAResponderThatRefuses provokes the faults in kRefused.
+    // Several of the following faults have the same NAK code. The test OfAResponderThatRefuses causes the faults in
+    // kRefused.
     {"request_recv_protection", "a NAK remote operational error has several reasons"},
     {"request_malformed_recv", "a NAK remote operational error has several reasons"},
     {"request_unreachable", "a NAK remote operational error has several reasons"},
@@ -175,7 +177,7 @@ TEST_F(CountersTest, ArePublishedBeforeASleepAndEvery128Rounds) {
     const uint64_t before = of_device().at("tx_messages"), frames = of_device().at("tx_frames");
     a.client.post_send(qp, a.send(1, 0, 100));
     engine.poll(world.now());
-    engine.settle_sleepers();  // as the lcore does before it sleeps
+    engine.settle_sleepers();  // the lcore also calls this function before it sleeps
     EXPECT_EQ(of_device().at("tx_messages"), before + 1);
     EXPECT_EQ(of_device().at("tx_frames"), frames + 1);
     a.client.post_send(qp, a.send(2, 0, 100));
@@ -210,7 +212,7 @@ INSTANTIATE_TEST_SUITE_P(, FatalNakTest,
                                            FatalNak{kNakOperational, "remote_operation_errors"}),
                          [](const auto& p) { return std::string(p.param.counter); });
 
-/// An error of the peer or of the local program, and the device counter of the resulting fault.
+/// An error of the peer or of the local program. `counter` is the device counter of the resulting fault.
 struct Refused {
     const char* counter;
     uint8_t nak;
@@ -223,8 +225,7 @@ const Refused kRefused[] = {
      [](CountersTest& t) { t.puppet.send(Operation::flush, t.write_at(t.first, t.a.mr.address(), t.a.mr.rkey, 64)); }},
     {"request_too_many_reads", kNakInvalid,
      [](CountersTest& t) {
-         constexpr uint32_t kPackets =
-             100;  // packets per response: so many that no response is complete when the fifth READ arrives
+         constexpr uint32_t kPackets = 100;  // packets per response: no response is complete when the fifth READ arrives
          for (uint32_t i = 0; i < 5; ++i)
              t.puppet.send(Operation::read_request,
                            t.write_at(t.first + i * kPackets, t.a.mr.address(), t.a.mr.rkey, kPackets * CountersTest::kMtu));
@@ -315,7 +316,7 @@ TEST_F(CountersTest, OfSomebodyElsesNotification) {
     EXPECT_EQ(a.wait_status(), WcStatus::success);
 }
 
-/// A requester without selective repeat: it goes back N.
+/// A requester without selective repeat. After a loss it goes back N.
 struct CountersThatGoBack : CountersTest {
     static WorldOptions goes_back() {
         WorldOptions o = keeps_nothing();
@@ -353,7 +354,7 @@ TEST_F(CountersThatGoBack, OfAMessageThatIsSentAgain) {
     moved({"retransmits"});
 }
 
-/// A retransmission follows each timeout except the last. The last timeout ends the retries.
+/// The requester retransmits after each timeout except the last one. After the last timeout no retry is left.
 TEST_F(CountersTest, OfASilentPeer) {
     path.retry_cnt = 3;
     join();

@@ -1,4 +1,4 @@
-// Tests of UD and UC, the services without acknowledgements: a lost packet loses only its own message.
+// Tests of UD and UC, the services without acknowledgements. A lost packet must lose only its own message.
 #include "fixture.hpp"
 
 namespace roci::sim {
@@ -67,7 +67,7 @@ TEST_F(UdTest, WhatCannotBeReceivedIsDroppedAndTheNextOneArrives) {
     EXPECT_EQ(a.wait_status(), WcStatus::success) << "a datagram is done when it is sent";
     world.run_for(100'000);
     b.client.post_recv(ub, 2, {b.sge(0, 200)});
-    a.client.post_send(ua, datagram(3, 100, kQkey + 1));  // wrong Q_Key
+    a.client.post_send(ua, datagram(3, 100, kQkey + 1));  // the wrong Q_Key
     world.run_for(100'000);
     EXPECT_TRUE(b.poll_all().empty());
     a.client.post_send(ua, datagram(4, 100));
@@ -88,7 +88,8 @@ TEST_F(UdTest, LongerThanThePathMtuIsRefused) {
     EXPECT_EQ(a.wait_status(), WcStatus::loc_len_err);
 }
 
-// An error on the send queue of a UD QP stops only that queue (IBA 10.3.1.6): the send queue flushes, and receives still work.
+// An error of a send request stops only the send queue of a UD QP (IBA 10.3.1.6). The send queue is flushed, and
+// receives still work.
 TEST_F(UdTest, BadAddressHandleStopsTheSendQueueOnly) {
     SendWr w = datagram(1, 10);
     w.ah = 9999;
@@ -146,7 +147,8 @@ struct UcTest : PairTest {
     }
 };
 
-// A UC QP in RTS or SQE sends no acknowledgement, even if the peer requests one. Such a request does not keep the engine awake.
+// A UC QP in RTS or SQE sends no acknowledgement, even if the peer requests one. An engine with such a request must
+// still be able to become idle.
 TEST(UcPeer, WhoAsksForAnAckGetsNone) {
     World world;
     Side a{world, world.host(0)};
@@ -157,7 +159,7 @@ TEST(UcPeer, WhoAsksForAnAckGetsNone) {
     for (const bool broken : {false, true}) {
         if (broken) {
             SendWr w = a.send(9, 0, 10);
-            w.opcode = WrOpcode::rdma_read;  // UC has no READ, so the QP changes to SQE; receives still work
+            w.opcode = WrOpcode::rdma_read;  // UC has no READ, so the QP changes to SQE, in which receives still work
             a.client.post_send(ua, w);
             EXPECT_NE(a.wait(1).at(0).status, WcStatus::success);
             EXPECT_EQ(a.client.query(ua).attr.qp_state, uint32_t(IBV_QPS_SQE));
@@ -183,7 +185,7 @@ TEST_F(UcTest, ALostPacketLosesItsMessageOnly) {
     world.net().set_script([&](const Sent&) { return ++frame == 5 ? Verdict{Verdict::drop} : Verdict{}; });
     for (uint64_t i = 0; i < 4; ++i) {
         fill(a.mr.data() + i * 4096, 3000, i);
-        a.client.post_send(ua, a.send(i, i * 4096, 3000));  // 3 packets each: frame 5 is in message 1
+        a.client.post_send(ua, a.send(i, i * 4096, 3000));  // each message has 3 packets, so frame 5 is in message 1
     }
     const auto sent = a.wait(4);
     ASSERT_EQ(sent.size(), 4u);
@@ -203,7 +205,7 @@ TEST_F(UcTest, ALostPacketLosesItsMessageOnly) {
     EXPECT_EQ(b.client.query(ub).attr.qp_state, uint32_t(IBV_QPS_RTS));
 }
 
-// The next SEND uses the receive of an incomplete SEND. A WRITE needs no receive and completes none.
+// The next SEND must use the receive of an incomplete SEND. A WRITE uses no receive, so it must complete none.
 TEST_F(UcTest, AWriteCompletesNotTheReceiveOfABrokenSend) {
     b.client.post_recv(ub, 7, {b.sge(0, 4096)});
     uint32_t frame = 0;

@@ -1,5 +1,6 @@
-// The actions of one user delay another user's messages by a bounded number of rounds. The programs of attacker and victim use
-// the same engine. TheStormWouldDelayItsOwnUser runs a storm in the victim's own session, where messages are delayed.
+// Tests that one user can delay messages of another user only by a bounded number of rounds. The attacker and the
+// victim use the same engine. The test TheStormWouldDelayItsOwnUser runs the same traffic in the victim's own
+// session. There the traffic delays messages.
 #include "engine/command.hpp"
 #include "fixture.hpp"
 #include "qp/shared.hpp"
@@ -9,10 +10,10 @@ namespace roci::sim {
 namespace {
 
 constexpr uint32_t kVictim = 1000, kAttacker = 1001;
-/// Users with limits of what they send.
+/// Users whose rates are limited: the first in bytes, the second in packets.
 constexpr uint32_t kFewBytes = 1002, kFewPackets = 1003;
 constexpr uint64_t kBytesPerSecond = 200'000'000, kPacketsPerSecond = 100'000;
-/// The number of rounds that a message may take in addition to those on an idle engine.
+/// The number of rounds by which a message may take longer than on an idle engine.
 constexpr uint64_t kDelay = 4;
 
 using host::LimitRule, host::UserLimits;
@@ -30,9 +31,9 @@ struct Fairness : ::testing::Test {
     Side a{world, world.host(0), 0, 1 << 20, kVictim}, b{world, world.host(1), 0, 1 << 20, kVictim};
     Qp &qa = a.qp(), &qb = b.qp();
     std::vector<std::unique_ptr<Side>> sides;
-    std::map<std::pair<uint32_t, uint32_t>, std::vector<Qp*>> qps_of;  ///< QPs of storms, by host and user
+    std::map<std::pair<uint32_t, uint32_t>, std::vector<Qp*>> qps_of;  ///< QPs that send storms (bulk traffic), by host and user
 
-    /// Makes the links very fast, so that the users compete for the engine and not for a link.
+    /// Makes the links so fast that the users compete only for the engine.
     Fairness() {
         for (uint32_t h = 0; h < 2; ++h) world.net().link(world.host(h).endpoint(0)).bits_per_second = 100'000'000'000'000;
         connect(a.client, qa, b.client, qb);
@@ -67,8 +68,8 @@ struct Fairness : ::testing::Test {
     struct Rates {  ///< per second
         double bytes, packets;
     };
-    /// Runs `storm` for a twentieth of `duration`, and then for `duration`. Returns the bytes and packets per second that the QPs
-    /// of the user's storms on this host send during `duration`.
+    /// Runs `storm` for a twentieth of `duration` as a warm-up, and then for `duration`. Returns the bytes and
+    /// packets per second that the user's QPs of storms on this host send during `duration`.
     Rates rates_of(uint32_t host, uint32_t uid, const std::function<void()>& storm, Nanos duration = 100'000'000) {
         const auto run = [&](Nanos time) {
             const Nanos end = world.now() + time;
@@ -91,7 +92,8 @@ struct Fairness : ::testing::Test {
         const double seconds = double(world.now() - from) / 1e9;
         return {(after.bytes - before.bytes) / seconds, (after.packets - before.packets) / seconds};
     }
-    /// Connects `count` QPs of user `uid`. Returns a function that fills their send queues with RDMA operations of 64 KiB.
+    /// Connects `count` QPs of user `uid`. Returns a function that fills the send queues of these QPs with RDMA
+    /// operations of 64 KiB.
     std::function<void()> storm(WrOpcode op, uint32_t uid, uint32_t count) {
         Side &from = side(0, uid), &to = side(1, uid);
         auto qps = std::make_shared<std::vector<Qp*>>();
@@ -121,12 +123,13 @@ TEST_F(Fairness, AStormOfReadsDelaysNoOtherUser) {
     EXPECT_LE(rounds_of_a_send(storm(WrOpcode::rdma_read, kAttacker, 200)), alone + kDelay);
 }
 
-/// A message waits for the frames of other users in the same round, so the rounds that users share are short.
+/// A message waits for the frames that other users send in the same round. Therefore a round must be short if several
+/// users have work.
 TEST_F(Fairness, ARoundNextToAnotherUserSendsFewFrames) {
     constexpr uint64_t kFrame = 1024, kHeaders = 80, kAlone = 64;
     constexpr uint64_t kShared = 48;  // the cost of 46 frames, and turns of 8
     auto mine = storm(WrOpcode::rdma_write, kAttacker, 40);
-    uint64_t before = 0, most = 0;  // bytes that the attacker has sent, and the most in a round
+    uint64_t before = 0, most = 0;  // total bytes that the attacker has sent, and the largest number of bytes in one round
     const auto count = [&] {
         mine();
         uint64_t bytes = 0;
@@ -134,7 +137,7 @@ TEST_F(Fairness, ARoundNextToAnotherUserSendsFewFrames) {
         most = std::max(most, bytes - std::exchange(before, bytes));
     };
     const auto most_alone = [&] {
-        world.run_for(20'000'000);  // the victim's last turn is forgotten
+        world.run_for(20'000'000);  // after this time the victim's last turn no longer has an effect
         count();
         most = 0;
         rates_of(0, kAttacker, count, 200'000);
@@ -149,7 +152,8 @@ TEST_F(Fairness, ARoundNextToAnotherUserSendsFewFrames) {
     EXPECT_GE(most_alone(), kAlone * kFrame);
 }
 
-/// Responses to READs have turns before requests. These responses must not take more than the share of their user.
+/// The engine sends responses to READs before requests. Nevertheless these responses must not take more than the
+/// share of their user.
 TEST_F(Fairness, ResponsesToReadsLeaveAnothersShortMessagesTheirShare) {
     auto reads = storm(WrOpcode::rdma_read, kAttacker, 16);
     std::vector<Qp*>& mine = qps_of[{1, kVictim}];
@@ -170,7 +174,8 @@ TEST_F(Fairness, ResponsesToReadsLeaveAnothersShortMessagesTheirShare) {
     EXPECT_GT(victim, attacker * 2 / 3);
 }
 
-/// Delivering the copies of a multicast packet takes more time than sending it, so the sender's share must pay for the copies.
+/// The delivery of the copies of a multicast packet takes more time than the sending of the packet. So the copies
+/// must be charged to the share of the sender.
 TEST_F(Fairness, TheSenderOfAMulticastPacketPaysForItsCopies) {
     constexpr uint32_t kMembers = 64, kQkey = 77;
     Gid group;
@@ -211,7 +216,7 @@ TEST_F(Fairness, TheStormWouldDelayItsOwnUser) {
     auto mine = storm(WrOpcode::rdma_write, kVictim, 200);
     const uint64_t alone = rounds_of_a_send();
     EXPECT_LE(rounds_of_a_send(mine), alone + kDelay) << "sessions share the turns of their user";
-    // Connects as many QPs in the victim's own session.
+    // Connects as many QPs as before, but in the victim's own session.
     std::vector<Qp*> qps;
     for (uint32_t i = 0; i < 200; ++i) {
         Qp &x = a.qp({.max_send_wr = 16}), &y = b.qp();

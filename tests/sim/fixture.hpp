@@ -1,4 +1,4 @@
-// Fixtures with small worlds for directed tests.
+// Fixtures with few hosts, for tests of one situation each.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,14 +17,14 @@ using abi::WcStatus;
 using abi::WrOpcode;
 using wire::Operation;
 
-/// Returns byte i of the payload pattern `tag`.
+/// Returns byte `i` of the payload pattern `tag`.
 inline uint8_t pattern_byte(uint64_t tag, uint64_t i) {
     return uint8_t((tag * 0x9e3779b97f4a7c15 >> 56) + i * 7 + (i >> 8) * 13 + tag);
 }
 inline void fill(uint8_t* p, uint64_t n, uint64_t tag) {
     for (uint64_t i = 0; i < n; ++i) p[i] = pattern_byte(tag, i);
 }
-/// Returns the index of the first wrong byte, or -1.
+/// Returns the index of the first byte that differs from the pattern, or -1.
 inline int64_t first_wrong(const uint8_t* p, uint64_t n, uint64_t tag) {
     for (uint64_t i = 0; i < n; ++i)
         if (p[i] != pattern_byte(tag, i)) return int64_t(i);
@@ -36,7 +36,7 @@ inline std::vector<uint8_t> bytes_of(uint64_t n, uint64_t tag) {
     return v;
 }
 
-/// One side of a connection: a client with PD, CQ and MR. QPs are created on request.
+/// One side of a connection: a client with a PD, a CQ and an MR. The test creates the QPs.
 struct Side {
     World& world;
     Client client;
@@ -53,7 +53,8 @@ struct Side {
     SendWr rdma(WrOpcode op, uint64_t id, uint64_t offset, uint32_t length, uint64_t remote, uint32_t rkey) const {
         return {.id = id, .opcode = op, .sges = {sge(offset, length)}, .remote_addr = remote, .rkey = rkey};
     }
-    /// Runs the world until there are `count` completions. Returns fewer if nothing more can happen or if `at_most` has passed.
+    /// Runs the world until `count` completions have arrived. Returns fewer completions if no further event can occur
+    /// or if the time `at_most` has passed.
     std::vector<abi::Cqe> wait(size_t count, Nanos at_most = 100'000'000'000) {
         std::vector<abi::Cqe> got;
         world.run_until(
@@ -91,7 +92,8 @@ struct PairTest : ::testing::Test {
     }
 };
 
-/// A pair whose hosts do not know each other's MAC addresses and must resolve them.
+/// Two hosts with one QP each. Neither host has the MAC address of the other, so the hosts must resolve the
+/// addresses.
 struct StrangersTest : PairTest {
     explicit StrangersTest(const WorldOptions& o = {.resolver = host::Resolver::own}) : PairTest(o) {}
     Peer stranger(Side& s, Qp& q, uint32_t gid_index) const {
@@ -117,7 +119,7 @@ struct StrangersTest : PairTest {
     }
 };
 
-/// An engine's QP whose peer is a puppet.
+/// A QP of an engine. The peer of this QP is a puppet, whose frames the test writes.
 struct PuppetTest : ::testing::Test {
     static constexpr uint32_t kMtu = 1024;
     World world;

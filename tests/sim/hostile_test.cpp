@@ -1,11 +1,11 @@
-// Hostile clients and peers do not affect other clients and QPs, whatever they write or send.
+// Tests with hostile clients and hostile peers. Whatever they write or send, other clients and other QPs must work.
 #include "fixture.hpp"
 #include "wire/loss_report.hpp"
 
 namespace roci::sim {
 namespace {
 
-/// A hostile client and an honest client on the same host. The traffic of the honest client must continue.
+/// A hostile client and an honest client on the same host. The messages of the honest client must arrive.
 struct HostileClient : ::testing::Test {
     World world;
     Side bad{world, world.host(0)};
@@ -46,7 +46,7 @@ struct HostileClient : ::testing::Test {
     void kick() { bad.client.ring(bad_qp.engine, bad_qp.slot); }
 };
 
-/// The client marks every slot as posted: with phase 1, with phase 2, with both in turn, or with the invalid phase 0xff.
+/// The client marks every slot as posted. The phase in the slots is 1, 2, both in turn, or the invalid value 0xff.
 TEST_F(HostileClient, SlotsThatFalselyClaimToBePosted) {
     for (const uint32_t lie : {1u, 2u, 3u, 0xffu}) {
         SCOPED_TRACE(lie);
@@ -68,7 +68,7 @@ TEST_F(HostileClient, ReceiveProducerThatLies) {
         peer.client.post_send(bad_peer, peer.send(1, 0, 100));
         world.run_for(1'000'000);
         honest_traffic();
-        bad.client.to_state(bad_qp, IBV_QPS_ERR);  // flushing reads the same invalid indices
+        bad.client.to_state(bad_qp, IBV_QPS_ERR);  // to flush the queues, the engine reads the same invalid indices
         world.run_for(1'000'000);
         honest_traffic();
         renew();
@@ -76,7 +76,8 @@ TEST_F(HostileClient, ReceiveProducerThatLies) {
     }
 }
 
-/// A client that posts a receive while its QP enters the error state may ring no doorbell. The engine must flush the receive.
+/// A client may post a receive while its QP enters the error state, and ring no doorbell. The engine must flush this
+/// receive.
 TEST_F(HostileClient, AReceivePostedWhileTheQpFailsIsFlushed) {
     bad.client.to_state(bad_qp, IBV_QPS_ERR);
     world.run_for(10'000);
@@ -102,7 +103,7 @@ TEST_F(HostileClient, GarbageWqes) {
             w->opcode = WrOpcode(rng.below(rng.chance(0.8) ? 16 : 256));
             if (rng.chance(0.7)) w->num_sge = uint8_t(rng.below(5));
             if (rng.chance(0.5)) w->send_flags &= uint8_t(~abi::kSendInline);
-            if (rng.chance(0.5))  // if the key is valid, the engine also checks the lengths
+            if (rng.chance(0.5))  // makes half of the keys valid, so that the engine also checks the lengths
                 for (uint32_t s = 0; s < 4; ++s)
                     abi::sges(w)[s] = {bad.mr.address() + rng.below(2000), uint32_t(rng.below(3000)), bad.mr.lkey};
             ++bad_qp.sq.head;
@@ -168,7 +169,7 @@ TEST_F(HostileClient, WellFormedWqesWithBadFields) {
         std::memset(static_cast<void*>(&w), 0, bad_qp.sq.stride);
         w.wr_id = 77;
         w.opcode = WrOpcode::send;
-        w.send_flags = 0;  // unsignalled requests complete if they fail
+        w.send_flags = 0;  // an unsignalled request completes only if it fails
         w.num_sge = 1;
         abi::sges(&w)[0] = {bad.mr.address(), 100, bad.mr.lkey};
         c.spoil(w);
@@ -242,7 +243,7 @@ TEST_F(HostileClient, DyingInTheMiddleLeavesNothing) {
 
 // ---- peers ----------------------------------------------------------------------------------------------------------
 
-/// Returns the payload of an inquiry or a loss report near `psn`.
+/// Returns the payload of an inquiry or of a loss report. Its PSNs are near `psn`.
 std::vector<uint8_t> random_report(Rng& rng, Psn psn) {
     wire::LossReport r;
     r.kind = rng.chance(0.3) ? wire::ReportKind::inquiry : wire::ReportKind::report;
@@ -260,7 +261,8 @@ std::vector<uint8_t> random_report(Rng& rng, Psn psn) {
 
 struct HostilePeer : PuppetTest {};
 
-/// The peer sends random frames with a valid ICRC and with PSNs near the expected one. An honest QP must keep working.
+/// The peer sends random frames with a valid ICRC and with PSNs near the expected PSN. A QP of an honest client must
+/// keep working.
 TEST_F(HostilePeer, RandomPacketsNeverHurtAnotherQp) {
     Rng rng(31337);
     World& w = world;
@@ -319,7 +321,7 @@ TEST_F(HostilePeer, RandomPacketsNeverHurtAnotherQp) {
     honest.client.close();
 }
 
-/// The peer sends random bytes and valid frames that are truncated or have flipped bits. The engine must drop them all.
+/// The peer sends random bytes, truncated frames, and frames with flipped bits. The engine must drop all of them.
 TEST_F(HostilePeer, RandomBytesAreDropped) {
     join();
     Rng rng(8);

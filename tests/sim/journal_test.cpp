@@ -1,4 +1,5 @@
-// The journal of a QP and vendor_err give the reason of a failure at both ends. A QP without unusual events has no journal.
+// Tests of the journal of a QP and of vendor_err. At both ends they must contain the reason of a failure. A QP
+// without unusual events must have no journal.
 #include "fixture.hpp"
 #include "qp/state.hpp"
 
@@ -21,14 +22,15 @@ protected:
     }
     const qp::Qp& engine_qp(uint32_t host, const Qp& qp) { return *world.host(host).shared().qps.find(qp.qpn); }
     const qp::Journal* journal(uint32_t host, const Qp& qp) { return engine_qp(host, qp).journal.get(); }
-    /// Returns the newest reason in the journal other than `flushed`, or none.
+    /// Returns the newest reason in the journal that is neither `none` nor `flushed`. Returns `none` if there is no
+    /// such reason.
     Reason reason_at(uint32_t host, const Qp& qp) {
         const qp::Journal* j = journal(host, qp);
         for (uint32_t i = j != nullptr ? j->count() : 0; i-- != 0;)
             if (j->at(i).reason != Reason::none && j->at(i).reason != Reason::flushed) return j->at(i).reason;
         return Reason::none;
     }
-    /// Posts a request at `a` and returns the vendor_err of its completion.
+    /// Posts a request on side `a` and returns the vendor_err of its completion.
     Reason failure_of(const SendWr& wr) {
         EXPECT_TRUE(a.client.post_send(*qa, wr));
         const auto got = a.wait(1);

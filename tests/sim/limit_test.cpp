@@ -1,4 +1,5 @@
-// Tests what limits a flow at a given moment (qp/limit.hpp), as the command QueryQp reports it.
+// Tests of the limit of a flow (qp/limit.hpp), which is the condition that limits the rate of the flow at a given
+// moment. The tests read it by the command QueryQp.
 #include "engine/command.hpp"
 #include "fixture.hpp"
 #include "qp/state.hpp"
@@ -79,7 +80,7 @@ TEST_F(LimitTest, AMessageBeyondTheCreditsWaits) {
     join();
     ASSERT_TRUE(b.client.post_recv(qb, 1, {b.sge(0, 4096)}));
     ASSERT_TRUE(a.client.post_send(qa, a.send(1, 0, 64)));
-    ASSERT_EQ(a.wait_status(), WcStatus::success);  // its ACK reports zero credits
+    ASSERT_EQ(a.wait_status(), WcStatus::success);  // the ACK of this request contains zero credits
     for (uint32_t i = 2; i < 5; ++i) ASSERT_TRUE(a.client.post_send(qa, a.send(i, 0, 64)));
     ASSERT_TRUE(world.run_until([&] { return engine_qp().requester.credit_probe; }));
     ASSERT_EQ(engine_qp().counters.events.rnr_nak_received, 0u) << "the probe is on its way";

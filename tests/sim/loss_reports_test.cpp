@@ -1,5 +1,5 @@
-// Tests of loss reports: the packets that a requester repeats because of them, the holes that a responder reports, and the effect
-// of wrong reports.
+// Tests of loss reports: the packets that a requester repeats after a report, the missing packets that a responder
+// reports, and the effect of wrong reports.
 #include "qp/reorder_pool.hpp"
 #include "qp/shared.hpp"
 #include "qp/state.hpp"
@@ -19,7 +19,8 @@ struct Reports : Responder {
     void SetUp() override { puppet.knows_reports = true; }
     uint64_t count(Counter c) { return world.host(0).counter(c); }
     qp::Qp& state_of() { return *world.host(0).shared().qps.find(qp.qpn); }
-    /// Returns a report of the packets from `base` to the last of `holes`: all of them have arrived except `holes`.
+    /// Returns a report that begins at `base`. It states that the packets in `holes` are missing, and that the other
+    /// packets up to the last of `holes` have arrived.
     LossReport report(uint32_t base, uint32_t newest, std::initializer_list<uint32_t> holes) {
         LossReport r;
         r.kind = ReportKind::report;
@@ -55,14 +56,14 @@ struct Reports : Responder {
             if (!is_report(g)) v.push_back(g.psn());
         return v;
     }
-    /// Resets the QP, connects it again, and loses a packet as lose_one() does.
+    /// Resets the QP and connects it again. Then loses a packet as lose_one() does.
     void lose_one_of_a_new_qp() {
         a.client.to_state(qp, IBV_QPS_RESET);
         join();
         serial = 0;
         lose_one(40);
     }
-    /// Writes `packets` packets and reports 0x103 as missing. The requester must send an inquiry and repeat 0x103.
+    /// Writes `packets` packets and sends a NAK for PSN 0x103. The requester must send an inquiry and repeat 0x103.
     void lose_one(uint32_t packets) {
         write(packets);
         puppet.send_ack(0x103, 0, kNakSequence);
@@ -104,15 +105,15 @@ TEST_F(Reports, ARepeatedPacketIsLostAgainIfMoreThanAFewLaterOnesHaveArrived) {
     EXPECT_TRUE(requests(puppet.listen(10'000)).empty()) << "it is under way again";
 }
 
-// All packets of a burst are lost, so the peer reports nothing. The number of packets that the requester repeats per round must
-// grow as without reports.
+// All packets of a burst are lost, so a report contains none of them. The number of packets that the requester
+// repeats per round must grow as without reports.
 TEST_F(Reports, ManyPacketsLostAtTheEndOfABurstAreRepairedInFewRounds) {
     join();
     lose_one(40);
     send(report(0x103, 0x127, {0x103}));
     puppet.send_ack(0x127, 1);
     EXPECT_EQ(a.wait_status(), WcStatus::success);
-    write(64);  // 0x128 … 0x167, all lost
+    write(64);  // 0x128 … 0x167; all of these packets are lost
     uint32_t acked = 0x128;
     size_t largest = 0;
     for (int round = 0; round < 8 && largest < 16; ++round) {
@@ -187,7 +188,8 @@ TEST_F(Reports, WithoutLossThereIsNoInquiry) {
     EXPECT_TRUE(puppet.listen(1'000'000).empty());
 }
 
-// A peer sends reports, but no ACK. The QP must fail after the program's ACK timeout and retries.
+// A peer sends reports, but no ACK. The QP must fail after the ACK timeout and the number of retries that the program
+// has set.
 TEST_F(Reports, AReportDoesNotRestartTheAckTimeout) {
     path.timeout = 10;
     path.retry_cnt = 1;
@@ -243,7 +245,7 @@ TEST_F(Reports, AReportThatContradictsWhatWasSentEndsTheirUse) {
     }
 }
 
-// Anybody who knows the addresses may send malformed reports.
+// Any host that knows the addresses may send malformed reports.
 TEST_F(Reports, AMalformedReportIsCountedAndChangesNothing) {
     join();
     lose_one(40);
@@ -268,7 +270,8 @@ TEST_F(Reports, NobodyAskedForThisReport) {
     EXPECT_EQ(a.wait_status(), WcStatus::success);
 }
 
-// Random reports must cause only repetitions of packets that were sent before, and no completion. Afterwards the QP must work.
+// Random reports must cause only repetitions of packets that the QP has sent before, and no completion. After them
+// the QP must work.
 TEST_F(Reports, RandomReportsDoNoHarm) {
     path.timeout = 0;
     join();
@@ -280,7 +283,7 @@ TEST_F(Reports, RandomReportsDoNoHarm) {
         r.places = uint16_t(rng.below(0x10000));
         r.serial = uint16_t(rng.below(0x10000));
         for (auto& byte : r.arrived) byte = uint8_t(rng.below(3) == 0 ? rng.below(256) : 0);
-        if (r.length <= LossReport::kMost && rng.chance(0.7)) {  // consistent in itself
+        if (r.length <= LossReport::kMost && rng.chance(0.7)) {  // makes the report consistent in itself
             for (uint32_t k = r.length; k < LossReport::kMost; ++k) r.arrived[k / 8] &= uint8_t(~(1u << k % 8));
             r.arrived[0] &= 0xfe;
         }
@@ -291,7 +294,7 @@ TEST_F(Reports, RandomReportsDoNoHarm) {
         send_bytes(bytes);
         if (i % 8 == 0) world.run_for(5'000);
         if (i % 100 == 0)
-            state_of().reorder->reports.peer = roci::qp::LossReports::Peer::unknown;  // so that the QP reads reports again
+            state_of().reorder->reports.peer = roci::qp::LossReports::Peer::unknown;  // the QP then evaluates reports again
         for (const uint32_t psn : requests(puppet.listen(1'000))) EXPECT_LT(psn - 0x100, 40u);
     }
     EXPECT_TRUE(a.poll_all().empty());
@@ -333,7 +336,7 @@ TEST_F(Reports, AResponderThatWasAskedReportsItsHoles) {
     EXPECT_EQ(a.poll_all().size(), 11u);
 }
 
-// With a quantum of one, the engine sends one packet of the response per round.
+// The quantum of the QP is one. So the engine sends one packet of the response per round.
 struct ReportsOfASlowResponder : Reports {
     ReportsOfASlowResponder() : Reports({.hosts = 1, .engine = {.qp_quantum = 1, .loss_reports = true}}) {}
 };

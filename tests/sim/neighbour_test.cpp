@@ -1,4 +1,4 @@
-// Tests of hosts that resolve each other's MAC addresses, and of forged ARP and ICMP frames.
+// Tests of hosts that resolve each other's MAC addresses. Some tests use forged ARP and ICMP frames.
 #include "fixture.hpp"
 
 namespace roci::sim {
@@ -21,7 +21,7 @@ TEST_F(NeighbourTest, FindEachOtherByNeighbourDiscovery) {
 }
 
 TEST_F(NeighbourTest, ALostQuestionIsRepeated) {
-    world.run_for(1'000'000);  // lets the announcements of addresses pass
+    world.run_for(1'000'000);  // waits until the hosts have sent the announcements of their addresses
     int lost = 0;
     world.net().set_script([&](const Sent& s) { return !is_roce(s) && lost++ < 2 ? Verdict{Verdict::drop} : Verdict{}; });
     const Nanos start = world.now();
@@ -41,7 +41,7 @@ TEST_F(NeighbourTest, OthersGoOnWhileOneWaitsInVain) {
     b.client.post_recv(qb, 1, {b.sge(0, 100)});
     a.client.post_send(qa, a.send(2, 0, 100));
     const Nanos start = world.now();
-    EXPECT_THROW(c.client.to_rtr(q, {}, nobody), std::exception);  // the world runs while to_rtr waits
+    EXPECT_THROW(c.client.to_rtr(q, {}, nobody), std::exception);  // the world runs while to_rtr() waits for the reply
     EXPECT_NE(c.client.reason().find("does not answer"), std::string::npos) << c.client.reason();
     EXPECT_GE(world.now() - start, 3 * kSecond - kSecond / 10);
     EXPECT_EQ(a.poll_all().size(), 1u) << "sent and acknowledged long ago";

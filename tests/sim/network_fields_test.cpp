@@ -1,5 +1,5 @@
-// Tests of the frame fields that the network reads and writes (VLAN tag, priority, traffic class, congestion marks), and of their
-// counters.
+// Tests of the frame fields that switches and routers read or write (VLAN tag, priority, traffic class, congestion
+// marks), and of the counters for these fields.
 #include <functional>
 
 #include "fixture.hpp"
@@ -21,14 +21,14 @@ struct VlanTest : StrangersTest {
     void SetUp() override {
         world.net().set_script([this](const Sent& s) {
             seen.push_back(s);
-            if (s.parsed) {  // the packet must point into the copied bytes
+            if (s.parsed) {  // makes the packet point into the copied bytes
                 const auto moved = [&](const uint8_t* p) { return seen.back().bytes.data() + (p - s.bytes.data()); };
                 seen.back().packet.l3 = moved(s.packet.l3);
             }
             return Verdict{};
         });
     }
-    /// Lets the hosts resolve each other's MAC addresses and sends one message.
+    /// Makes the hosts resolve each other's MAC addresses. Then sends one message.
     void talk(uint32_t gid_index) {
         join_strangers(gid_index);
         send_one();
@@ -107,7 +107,7 @@ TEST_F(FieldsTest, AFrameOfAVlanIsNotForAnUntaggedDevice) {
     puppet.send_raw(tagged(message(), 7));
     EXPECT_TRUE(puppet.listen(100'000).empty());
     EXPECT_EQ(count(engine::Counter::wrong_vlan), 1u);
-    puppet.send_raw(tagged(message(), 5 << 13));  // priority tag with VLAN 0
+    puppet.send_raw(tagged(message(), 5 << 13));  // a priority tag with VLAN ID 0
     EXPECT_EQ(puppet.listen(100'000).size(), 1u) << "acknowledged";
 }
 
@@ -142,7 +142,7 @@ TEST_F(FieldsTest, EachFaultOfAFrameHasItsCounter) {
 
 TEST_F(FieldsTest, CongestionMarksAndNotificationsAreCounted) {
     auto marked = message();
-    marked[15] |= 3;  // sets the ECN bits of the type of service; the ICRC does not cover them
+    marked[15] |= 3;  // sets the ECN bits of the IPv4 header, which the ICRC does not cover
     uint32_t sum = load_be<uint16_t>(&marked[24]);
     sum = sum >= 3 ? sum - 3 : sum + 0xfffc;  // subtracts 3 in one's complement (RFC 1624)
     store_be<uint16_t>(&marked[24], uint16_t(sum));

@@ -1,4 +1,5 @@
-// Tests in a whole engine: the check after each round finds an inconsistent QP, and a QP waits for its congestion controller.
+// Tests with a whole engine. The check after each round must find an inconsistent QP. A QP must wait for its
+// congestion controller.
 #include "fixture.hpp"
 #include "qp/shared.hpp"
 #include "qp/state.hpp"
@@ -16,7 +17,7 @@ TEST_F(Owners, AWrongTransitionIsFoundInTheSameRound) {
     world.run_for(1);
     const qp::SendWindow good = inside().requester.window;
     ASSERT_EQ(qp::check(inside()), nullptr);
-    inside().requester.window.go_back();  // changes the window, but not the send queue
+    inside().requester.window.go_back();  // changes the window without the send queue
     try {
         world.run_for(1'000'000);
         FAIL() << "nobody noticed";

@@ -1,4 +1,5 @@
-// Tests of a requester whose READ responses and later requests are lost: probes, roll-backs, counters, and the work per ACK.
+// Tests of a requester that loses READ responses and later requests: probes, repeated requests, counters, and the
+// work per ACK.
 #include "qp/reorder_pool.hpp"
 #include "qp/shared.hpp"
 #include "qp/state.hpp"
@@ -12,7 +13,8 @@ struct MissingTest : ReadTest {
     void write(uint64_t id, uint32_t packets = 1) {
         a.client.post_send(qp, a.rdma(WrOpcode::rdma_write, id, 0, packets * kMtu, 0x1000, 7));
     }
-    /// Loses one of eight WRITEs. Afterwards the QP knows a round trip, and that the peer keeps packets. Uses PSNs 0x100 … 0x107.
+    /// Loses one of eight WRITEs and repairs the loss. Then the QP has measured a round trip and has learned that the
+    /// peer keeps packets behind a gap. Uses PSNs 0x100 … 0x107.
     void learn_that_the_peer_keeps_packets() {
         for (uint64_t i = 0; i < 8; ++i) write(i);
         ASSERT_EQ(puppet.listen(10'000).size(), 8u);
@@ -26,9 +28,9 @@ struct MissingTest : ReadTest {
     }
 };
 
-// The first packet of a READ's response, the WRITE after the READ, and the first repeat of the WRITE are lost. When the missing
-// packet of the response has arrived, the requester keeps nothing any more. A probe must send the WRITE, because there is no ACK
-// timeout.
+// Three packets are lost: the first response packet of a READ, the WRITE after the READ, and the first repeat of this
+// WRITE. After the missing response has arrived, the requester keeps no packets. There is no ACK timeout, so a probe
+// must send the WRITE.
 TEST_F(MissingTest, AProbeSendsTheRequestThatWasRepairedWithAResponse) {
     path.timeout = 0;
     join();
@@ -36,7 +38,7 @@ TEST_F(MissingTest, AProbeSendsTheRequestThatWasRepairedWithAResponse) {
     read(10, 6 * kMtu);
     write(11);
     ASSERT_EQ(puppet.listen(5'000).size(), 2u);
-    respond(0x108, 6, 1, 5, 9, 9);  // 0 is lost
+    respond(0x108, 6, 1, 5, 9, 9);  // response packet 0 is lost
     ASSERT_EQ(psns(puppet.listen(10'000)), range(0x108, 1));
     puppet.send_ack(0x10e, 9, kNakSequence);
     ASSERT_EQ(psns(puppet.listen(10'000)), range(0x10e, 1)) << "the WRITE, which is lost again";
@@ -52,7 +54,7 @@ TEST_F(MissingTest, ANakThatIsKeptIsCountedOnce) {
     join();
     for (uint32_t i = 0; i < 3; ++i) read(i + 1, 4 * kMtu, i * 4 * kMtu);
     ASSERT_EQ(puppet.listen(50'000).size(), 3u);
-    respond(0x100, 4, 1, 3, 9);  // 0 is lost
+    respond(0x100, 4, 1, 3, 9);  // response packet 0 is lost
     respond(0x104, 4, 0, 3, 9, 2);
     ASSERT_EQ(psns(puppet.listen(10'000)), range(0x100, 1));
     puppet.send_ack(0x108, 2, kNakSequence);
@@ -64,8 +66,8 @@ TEST_F(MissingTest, ANakThatIsKeptIsCountedOnce) {
     EXPECT_EQ(a.wait(3).size(), 3u);
 }
 
-// The requester waits after an RNR NAK, and a second RNR NAK arrives meanwhile. All requests are sent again after the wait.
-// Therefore kept responses must neither show another loss nor take a retry.
+// The requester waits after an RNR NAK. During the wait a second RNR NAK arrives. After the wait the requester sends
+// all requests again. So responses that it keeps must not show another loss, and must not use up a retry.
 TEST_F(MissingTest, ASecondRollBackKnowsWhatIsStillToBeSentAgain) {
     path.retry_cnt = 1;
     path.timeout = 0;
@@ -73,11 +75,11 @@ TEST_F(MissingTest, ASecondRollBackKnowsWhatIsStillToBeSentAgain) {
     for (uint32_t i = 0; i < 3; ++i) read(i + 1, 4 * kMtu, i * 4 * kMtu);
     a.client.post_send(qp, a.send(4, 0, 10));
     ASSERT_EQ(puppet.listen(50'000).size(), 4u);
-    for (int i = 0; i < 2; ++i) puppet.send_ack(0x10c, 3, rnr_nak(20));  // 10 ms
+    for (int i = 0; i < 2; ++i) puppet.send_ack(0x10c, 3, rnr_nak(20));  // RNR NAKs with a timer of 10 ms
     EXPECT_TRUE(puppet.listen(50'000).empty());
     const auto losses = [&] { return state_of().counters.events.implied_naks; };
     const uint64_t before = losses();
-    for (uint32_t i = 4; i < 12; i += 2) {  // 0 … 4, 6, 8 and 10 are lost
+    for (uint32_t i = 4; i < 12; i += 2) {  // response packets 0 … 4, 6, 8 and 10 are lost
         respond(0x100, 12, i + 1, i + 1, 9);
         world.run_for(100'000);
     }
@@ -86,8 +88,8 @@ TEST_F(MissingTest, ASecondRollBackKnowsWhatIsStillToBeSentAgain) {
     EXPECT_TRUE(puppet.listen(50'000).empty());
 }
 
-// The list of repeated requests under way (qp::Asked) is full when a NAK names a request. This request must be sent when the list
-// has a free entry.
+// A NAK names a request while the list of repeated requests (qp::Asked) is full. The requester must send this request
+// when the list has a free entry.
 TEST_F(MissingTest, ARequestThatFindsTheListFullIsSentLater) {
     constexpr uint32_t kMost = roci::qp::Asked::kMost, kPackets = 2 * kMost + 2;
     path.timeout = 0;
@@ -113,7 +115,7 @@ TEST_F(MissingTest, AnAckDoesNotExamineAllKeptResponsesAgain) {
     read(1, 200 * kMtu);
     a.client.post_send(qp, a.send(2, 0, 10));
     ASSERT_EQ(puppet.listen(50'000).size(), 2u);
-    respond(0x100, 200, 1, 199, 9);  // 0 is lost
+    respond(0x100, 200, 1, 199, 9);  // response packet 0 is lost
     puppet.listen(200'000);
     const uint64_t before = state_of().reorder->missing.examined;
     for (uint32_t i = 0; i < 100; ++i) puppet.send_ack(0x100 + 200, 2);
@@ -121,8 +123,8 @@ TEST_F(MissingTest, AnAckDoesNotExamineAllKeptResponsesAgain) {
     EXPECT_LT(state_of().reorder->missing.examined - before, 100 * 8u);
 }
 
-// Many WRITEs between two READs use PSNs that no response has. The search for missing responses must not examine these PSNs
-// repeatedly.
+// Many WRITEs are between two READs. The PSNs of these WRITEs have no responses. The search for missing responses
+// must not examine these PSNs again and again.
 TEST_F(MissingTest, RequestsWithoutResponseAreExaminedOnce) {
     path.timeout = 0;
     join();

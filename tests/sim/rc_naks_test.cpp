@@ -1,4 +1,4 @@
-// Tests of requests that a responder must refuse, and of its NAKs. A puppet plays the requester.
+// Tests of requests that a responder must refuse, and of its NAKs. A puppet is the requester.
 #include "responder_fixture.hpp"
 
 namespace roci::sim {
@@ -83,8 +83,8 @@ TEST_F(Responder, ReceiveBufferThatIsNotOurs) {
 
 // ---- RNR ------------------------------------------------------------------------------------------------------------
 
-// Without a receive WQE the responder sends an RNR NAK with the QP's timer. If a receive is posted, the repeated request succeeds
-// (IBA 9.7.5.2.8).
+// If there is no receive WQE, the responder sends an RNR NAK with the timer value of the QP. After a receive is
+// posted, the repeated request must succeed (IBA 9.7.5.2.8).
 TEST_F(Responder, NotReadyThenReady) {
     path.min_rnr_timer = 12;
     join();

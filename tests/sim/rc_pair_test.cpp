@@ -1,4 +1,4 @@
-// Tests of two connected engines: losses, completions, events, and errors that must affect only their own QP.
+// Tests of two connected engines: losses, completions, events, and errors, which must affect only their own QP.
 #include "fixture.hpp"
 
 namespace roci::sim {
@@ -6,7 +6,7 @@ namespace {
 
 using Pair = PairTest;
 
-/// Applies an action to the n-th matching frame, counted from 1. All other frames pass.
+/// Applies a verdict to the n-th frame that matches, counted from 1. All other frames pass.
 struct NthFrame {
     std::function<bool(const Sent&)> matches;
     uint32_t n;
@@ -59,9 +59,9 @@ TEST_F(Pair, Ipv6) {
     for (const Sent& s : world.net().capture()) EXPECT_TRUE(s.packet.ipv6);
 }
 
-/// The result of sending a message of six frames, of which the network loses one.
+/// The result of a message of six frames, of which the network has lost one.
 struct OneLoss {
-    uint32_t data_frames = 0;  ///< data frames that the sender sent
+    uint32_t data_frames = 0;  ///< number of data frames that the sender sent
     Nanos took = 0;
 };
 OneLoss send_with_one_loss(PairTest& t, uint32_t lost) {
@@ -84,7 +84,7 @@ OneLoss send_with_one_loss(PairTest& t, uint32_t lost) {
 }
 constexpr Nanos kTimeout = Nanos{4096} << 8;
 
-// The message arrives without a timeout. Only the lost frame, and possibly a probe, is sent again.
+// The message must arrive without a timeout. The sender may repeat only the lost frame and may send one probe.
 TEST_F(Pair, AnySingleLossCostsOneFrameAndAtMostAProbe) {
     join();
     for (uint32_t lost = 1; lost <= 6; ++lost) {
@@ -99,7 +99,8 @@ struct PairThatGoesBack : PairTest {
     PairThatGoesBack() : PairTest({.engine = {.selective_repeat = false}}) {}
 };
 
-// The message arrives. After a NAK the sender repeats only the lost frame and the frames after it.
+// The message must arrive. After a NAK the sender repeats the lost frame and the frames after it, but no earlier
+// frame.
 TEST_F(PairThatGoesBack, AnySingleLossRepeatsFromTheLostFrameOn) {
     join();
     for (uint32_t lost = 1; lost <= 6; ++lost) {
@@ -166,7 +167,7 @@ TEST_F(Pair, EveryReadResponseMayBeLostOnce) {
     }
 }
 
-// A fetch-and-add adds only once, even if its response is lost several times.
+// A fetch-and-add must add only once, even if its response is lost several times.
 TEST_F(Pair, LostAtomicAnswersDoNotRepeatTheAtomic) {
     join();
     uint32_t lost = 0;
@@ -204,7 +205,7 @@ TEST_F(Pair, DeadPeerIsRetryExceededAndEverythingIsFlushed) {
     for (const auto& c : done) by_id[c.wr_id] = c.status;
     EXPECT_EQ(by_id[0], WcStatus::retry_exc_err);
     for (uint64_t i : {1, 2, 3, 4, 10, 11, 12, 13}) EXPECT_EQ(by_id[i], WcStatus::wr_flush_err) << i;
-    // Requests that are posted to a QP in error are flushed too.
+    // Requests that a program posts to a QP in the error state are flushed too.
     a.client.post_send(qa, a.send(20, 0, 10));
     a.client.post_recv(qa, 21, {a.sge(0, 10)});
     const auto late = a.wait(2);
@@ -221,7 +222,7 @@ TEST_F(Pair, ResetAndReconnectWorksAgain) {
         b.client.post_recv(qb, 1, {b.sge(0, 5000)});
         fill(a.mr.data(), 5000, round);
         a.client.post_send(qa, a.send(round, 0, 5000));
-        a.client.post_send(qa, a.send(100, 0, 5000));  // no receive is posted for this SEND, so it never completes
+        a.client.post_send(qa, a.send(100, 0, 5000));  // side b has no receive for this SEND, so the SEND never completes
         EXPECT_EQ(a.wait_status(), WcStatus::success);
         EXPECT_EQ(first_wrong(b.mr.data(), 5000, round), -1);
         world.run_for(100'000);
@@ -235,7 +236,7 @@ TEST_F(Pair, ResetAndReconnectWorksAgain) {
 
 // Eight QPs whose peer is never ready must not slow another QP by more than a fixed factor.
 TEST_F(Pair, RnrStormOnOneQpDoesNotSlowAnother) {
-    uint32_t before = 0, most = 0;  // frames of other QPs between a post and the first frame of its message
+    uint32_t before = 0, most = 0;  // frames to other QPs between a post and the first frame of the posted message
     bool posted = false;
     world.net().set_script([&](const Sent& s) {
         if (s.from == 0 && posted) {
@@ -275,8 +276,8 @@ TEST_F(Pair, RnrStormOnOneQpDoesNotSlowAnother) {
     const Nanos stormy = time_for(qa, qb);
     EXPECT_GT(most, 0u) << "there is no storm";
     EXPECT_LE(most, kStuck * engine::Config{}.qp_quantum) << "the others have more than one turn each before this QP has one";
-    // A message also waits for the frames of the storm that are on the wire. Each QP of the storm repeats its 80 KB whenever the
-    // RNR time of 10 us has passed, and the wire carries the 640 KB in 57 us.
+    // A message also waits for the storm's frames that are on the wire already. Each QP of the storm repeats its 80
+    // KB after each RNR time of 10 us. The wire needs 57 us for the 640 KB of all eight QPs.
     EXPECT_LT(stormy, 10 * quiet + 1'000'000) << "quiet " << quiet << " ns";
 }
 
@@ -334,8 +335,8 @@ TEST_F(Pair, SrqServesTwoQpsAndTellsWhenItRunsLow) {
     }
 }
 
-/// A CQ loses its last QP while moderation delays an event of the CQ. The fence for another object must report the event, and the
-/// next QP of the CQ must cause events again.
+/// A CQ loses its last QP while moderation delays an event of this CQ. The fence for another object must send the
+/// event. After the CQ has got a new QP, the CQ must cause events again.
 TEST_F(Pair, AModeratedCqGetsEventsAgainWithItsNextQp) {
     Cq& cq = b.client.create_cq(64, true);
     EXPECT_EQ(b.client.try_call(abi::Op::modify_cq, abi::ModifyCqRequest{cq.handle, 1000, 60'000, 0}), 0);

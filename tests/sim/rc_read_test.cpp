@@ -33,7 +33,7 @@ TEST_F(ReadTestThatGoesBack, LostResponseIsAskedForAgainFromTheMissingPsn) {
     read(1, 5 * kMtu);
     ASSERT_EQ(puppet.listen(50'000).size(), 1u);
     respond(0x100, 5, 0, 1, 9);
-    respond(0x100, 5, 3, 4, 9);  // packet 2 is lost
+    respond(0x100, 5, 3, 4, 9);  // response packet 2 is lost
     const auto again = puppet.listen(50'000);
     ASSERT_EQ(again.size(), 1u) << "once, not once a later response";
     EXPECT_EQ(again[0].psn(), 0x102u);
@@ -41,7 +41,7 @@ TEST_F(ReadTestThatGoesBack, LostResponseIsAskedForAgainFromTheMissingPsn) {
     EXPECT_EQ(again[0].packet.va, 0x10000u + 2 * kMtu);
     EXPECT_EQ(again[0].packet.dma_length, 3 * kMtu);
     respond(0x102, 3, 0, 2, 0);
-    // The bytes of the second response start at 2 MTU.
+    // The bytes from offset 2 MTU on come from the second response.
     auto done = a.wait(1);
     ASSERT_EQ(done.size(), 1u);
     EXPECT_EQ(done[0].status, WcStatus::success);
@@ -50,13 +50,14 @@ TEST_F(ReadTestThatGoesBack, LostResponseIsAskedForAgainFromTheMissingPsn) {
     EXPECT_EQ(first_wrong(a.mr.data() + 2 * kMtu, 3 * kMtu, 0), -1);
 }
 
-/// The requester keeps later responses and requests only the missing one. The READ completes when the missing response arrives.
+/// The requester must keep later responses and request only the missing response. The READ must complete when the
+/// missing response arrives.
 TEST_F(ReadTest, OnlyTheHolesAreAskedFor) {
     join();
     read(1, 7 * kMtu);
     ASSERT_EQ(puppet.listen(50'000).size(), 1u);
     respond(0x100, 7, 0, 1, 9);
-    respond(0x100, 7, 3, 6, 9);  // packet 2 is lost
+    respond(0x100, 7, 3, 6, 9);  // response packet 2 is lost
     const auto again = puppet.listen(10'000);
     ASSERT_EQ(psns(again), range(0x102, 1));
     EXPECT_EQ(again[0].op(), Operation::read_request);
@@ -72,15 +73,16 @@ TEST_F(ReadTest, OnlyTheHolesAreAskedFor) {
     EXPECT_EQ(first_wrong(a.mr.data(), 7 * kMtu, 9), -1);
 }
 
-/// The requester requests a second missing response before the first one has arrived. It requests neither twice.
+/// The requester must request a second missing response before the first missing response has arrived. It must
+/// request each of them only once.
 TEST_F(ReadTest, AHoleIsAskedForWhileAnotherIsRepaired) {
     join();
     read(1, 16 * kMtu);
     ASSERT_EQ(puppet.listen(50'000).size(), 1u);
     respond(0x100, 16, 0, 1, 9);
-    respond(0x100, 16, 3, 6, 9);  // 2 is lost
+    respond(0x100, 16, 3, 6, 9);  // response packet 2 is lost
     ASSERT_EQ(psns(puppet.listen(10'000)), range(0x102, 1));
-    respond(0x100, 16, 8, 12, 9);  // 7 is lost, too
+    respond(0x100, 16, 8, 12, 9);  // response packet 7 is lost, too
     const auto again = puppet.listen(10'000);
     ASSERT_EQ(psns(again), range(0x107, 1));
     EXPECT_EQ(again[0].packet.dma_length, kMtu);
@@ -92,13 +94,13 @@ TEST_F(ReadTest, AHoleIsAskedForWhileAnotherIsRepaired) {
     EXPECT_EQ(first_wrong(a.mr.data(), 16 * kMtu, 9), -1);
 }
 
-/// Response 0 of a READ is lost, requested again, and lost again. The response to a READ that was posted after the repeated
-/// request shows the second loss. Later responses of the first READ do not show it.
+/// Response packet 0 of a READ is lost, requested again, and lost again. Then a READ is posted, after the repeated
+/// request. The response to the new READ shows the second loss. Later responses of the first READ do not show it.
 TEST_F(ReadTest, WhatWasSentLaterShowsThatTheAnswerIsLost) {
     join();
     read(1, 8 * kMtu);
     ASSERT_EQ(puppet.listen(50'000).size(), 1u);
-    respond(0x100, 8, 1, 5, 9);  // 0 is lost
+    respond(0x100, 8, 1, 5, 9);  // response packet 0 is lost
     ASSERT_EQ(psns(puppet.listen(10'000)), range(0x100, 1));
     read(2, kMtu, 8 * kMtu);
     ASSERT_EQ(psns(puppet.listen(10'000)), range(0x108, 1));
@@ -110,14 +112,14 @@ TEST_F(ReadTest, WhatWasSentLaterShowsThatTheAnswerIsLost) {
     EXPECT_EQ(a.wait(2).size(), 2u);
 }
 
-/// A NAK reports the third READ as missing while a response of the first READ is missing. When that response has arrived, the
-/// requester must repeat the third READ.
+/// While a response of the first READ is missing, a NAK reports the third READ as missing. After the missing response
+/// has arrived, the requester must repeat the third READ.
 TEST_F(ReadTest, ANakBehindAMissingResponseIsKept) {
     join();
     for (uint32_t i = 0; i < 3; ++i) read(i + 1, 4 * kMtu, i * 4 * kMtu);
     ASSERT_EQ(puppet.listen(50'000).size(), 3u);
     respond(0x100, 4, 0, 0, 9);
-    respond(0x100, 4, 2, 3, 9);  // 1 is lost
+    respond(0x100, 4, 2, 3, 9);  // response packet 1 is lost
     respond(0x104, 4, 0, 3, 9, 2);
     ASSERT_EQ(psns(puppet.listen(10'000)), range(0x101, 1));
     puppet.send_ack(0x108, 2, kNakSequence);
@@ -130,7 +132,8 @@ TEST_F(ReadTest, ANakBehindAMissingResponseIsKept) {
     EXPECT_EQ(a.wait(3).size(), 3u);
 }
 
-/// The QP has learned that the peer keeps packets. It then repeats a request at once after a NAK, although a response is missing.
+/// The QP has learned that the peer keeps packets behind a gap. Therefore it must repeat a request at once after a
+/// NAK, although a response is missing.
 TEST_F(ReadTest, ALostRequestIsRepairedTogetherWithALostResponse) {
     join();
     for (uint32_t i = 0; i < 3; ++i) read(i + 1, 4 * kMtu, i * 4 * kMtu);
@@ -138,12 +141,12 @@ TEST_F(ReadTest, ALostRequestIsRepairedTogetherWithALostResponse) {
     puppet.send_ack(0x100, 0, kNakSequence);
     ASSERT_EQ(psns(puppet.listen(10'000)), range(0x100, 1));
     respond(0x100, 4, 0, 3, 9);
-    respond(0x104, 4, 0, 3, 9, 2);  // arrives without another request, so the peer keeps packets
+    respond(0x104, 4, 0, 3, 9, 2);  // this READ was not repeated, so its response shows that the peer keeps packets
     respond(0x108, 4, 0, 3, 9, 3);
     ASSERT_EQ(a.wait(3).size(), 3u);
     for (uint32_t i = 0; i < 3; ++i) read(i + 4, 4 * kMtu, i * 4 * kMtu);
     ASSERT_EQ(puppet.listen(5'000).size(), 3u);
-    respond(0x10c, 4, 1, 3, 9, 4);  // 0 is lost
+    respond(0x10c, 4, 1, 3, 9, 4);  // response packet 0 is lost
     respond(0x110, 4, 0, 3, 9, 5);
     ASSERT_EQ(psns(puppet.listen(10'000)), range(0x10c, 1));
     puppet.send_ack(0x114, 5, kNakSequence);
@@ -168,8 +171,8 @@ TEST_F(ReadTest, TheAnswerToARepeatedReadSaysNothingOfTheNextOne) {
     EXPECT_EQ(a.wait(3).size(), 3u);
 }
 
-/// After the response to the repeated READ, no response to the next READ arrives. The requester must conclude that the peer keeps
-/// nothing, and repeat the later READs.
+/// After the response to the repeated READ, no response to the next READ arrives. The requester must conclude that
+/// the peer keeps no packets behind a gap, and must repeat the later READs.
 TEST_F(ReadTest, SilenceBehindARepeatedReadShowsAPeerThatKeepsNothing) {
     join();
     for (uint32_t i = 0; i < 3; ++i) read(i + 1, 2 * kMtu, i * 2 * kMtu);
@@ -196,8 +199,9 @@ TEST_F(ReadTest, LostTailOfAResponseRecoversByTimeout) {
     EXPECT_EQ(a.wait_status(), WcStatus::success);
 }
 
-// The expected response arrives right after a later response that appeared to show its loss. The requester must accept the
-// expected response and request only responses that are still missing, because heavy reordering must not exhaust the retries.
+// A later response seems to show that the expected response is lost. Right after it, the expected response arrives.
+// The requester must accept the expected response and request only responses that are still missing. Otherwise heavy
+// reordering would use up the retries.
 struct ReadTestThatKeepsNothing : ReadTest {
     ReadTestThatKeepsNothing() : ReadTest(keeps_nothing()) {}
 };
@@ -240,8 +244,8 @@ TEST_F(ReadTest, AckOfALaterRequestDoesNotCompleteARead) {
     EXPECT_EQ(first_wrong(a.mr.data(), 2 * kMtu, 4), -1);
 }
 
-// While a READ waits for its response, the peer sends NAKs for later gaps. These NAKs show that the peer is alive, so the QP must
-// go back only once.
+// While a READ waits for its response, the peer sends NAKs for later gaps. These NAKs prove that the peer works. The
+// QP must go back only once and use up only one retry.
 TEST_F(ReadTestThatGoesBack, NaksBehindAMissingResponseTakeOneRetry) {
     path.retry_cnt = 2;
     path.timeout = 14;
@@ -285,14 +289,14 @@ TEST_F(ReadTest, ReadResponseAcknowledgesEarlierRequests) {
     EXPECT_EQ(done[1].wr_id, 2u);
 }
 
-// READ responses to a request that was never sent, or to a SEND, must not be written to memory.
+// A READ response whose PSN belongs to no request, or to a SEND, must not be written to memory.
 TEST_F(ReadTest, UnsolicitedResponsesAreIgnored) {
     join();
     const std::vector<uint8_t> before(a.mr.data(), a.mr.data() + 8 * kMtu);
     respond(0x100, 3, 0, 2, 9);
     a.client.post_send(qp, a.send(1, 0, 10));
     ASSERT_EQ(puppet.listen(50'000).size(), 1u);
-    respond(0x100, 1, 0, 0, 9);  // responds to a SEND
+    respond(0x100, 1, 0, 0, 9);  // this PSN belongs to a SEND
     world.run_for(50'000);
     EXPECT_TRUE(a.poll_all().empty());
     EXPECT_EQ(std::vector<uint8_t>(a.mr.data(), a.mr.data() + 8 * kMtu), before);
@@ -306,7 +310,7 @@ TEST_F(ReadTest, DuplicateResponsesAreIgnored) {
     read(1, 2 * kMtu);
     ASSERT_EQ(puppet.listen(50'000).size(), 1u);
     respond(0x100, 2, 0, 0, 9);
-    respond(0x100, 2, 0, 0, 1);  // same PSN, other bytes
+    respond(0x100, 2, 0, 0, 1);  // the same PSN again, with other bytes
     respond(0x100, 2, 1, 1, 9);
     respond(0x100, 2, 0, 1, 1);
     const auto done = a.wait(1);
@@ -316,7 +320,7 @@ TEST_F(ReadTest, DuplicateResponsesAreIgnored) {
     EXPECT_EQ(first_wrong(a.mr.data(), 2 * kMtu, 9), -1);
 }
 
-// A QP has no more outstanding READs than max_rd_atomic (IBA 10.8.3.3).
+// A QP must not have more outstanding READs than max_rd_atomic (IBA 10.8.3.3).
 TEST_F(ReadTest, OutstandingReadsAreBounded) {
     path.max_rd_atomic = 2;
     join();
@@ -333,8 +337,8 @@ TEST_F(ReadTest, OutstandingReadsAreBounded) {
     for (uint64_t i = 0; i < 5; ++i) EXPECT_EQ(done[i].wr_id, i);
 }
 
-// The longest READ at the smallest MTU takes 2^23 PSNs, which is the limit of outstanding PSNs (IBA 9.7.2). With one more
-// outstanding PSN, the peer would take a repeated oldest packet for a new one.
+// The longest READ at the smallest MTU takes 2^23 PSNs, which is the limit of outstanding PSNs (IBA 9.7.2). With one
+// more outstanding PSN, the peer would treat a repetition of the oldest packet as a new packet.
 TEST_F(ReadTest, TheLongestReadWaitsUntilNothingElseIsOutstanding) {
     constexpr uint32_t kBytes = 1u << 31, kSmallMtu = 256;
     path.mtu = IBV_MTU_256;

@@ -1,4 +1,4 @@
-// Tests of the requester's reaction to RNR NAKs, local errors, errors of the responder, SQD and missing credits.
+// Tests of how the requester reacts to RNR NAKs, local errors, errors of the responder, SQD and missing credits.
 #include "fixture.hpp"
 
 namespace roci::sim {
@@ -57,7 +57,8 @@ TEST_F(Requester, RnrRetrySevenIsForEver) {
 
 // ---- errors ---------------------------------------------------------------------------------------------------------
 
-// A NAK code determines the status of the WQE that the NAK names (IBA 9.9.2.4.2, 11.6.2). All later WQEs are flushed.
+// The NAK code determines the status of the WQE whose PSN is in the NAK (IBA 9.9.2.4.2, 11.6.2). All later WQEs are
+// flushed.
 TEST_F(Requester, NakCodesBecomeTheirStatus) {
     const std::pair<uint8_t, WcStatus> cases[] = {{kNakInvalid, WcStatus::rem_inv_req_err},
                                                   {kNakAccess, WcStatus::rem_access_err},
@@ -123,7 +124,8 @@ TEST_F(Requester, BadLkeyForeignPdAndStaleKeyAreLocalProtectionErrors) {
     }
 }
 
-// In SQD no new request starts. When all requests that have begun are complete, the event follows (IBA 10.3.1.5).
+// In SQD the requester starts no new request. When all started requests are complete, the engine sends the event (IBA
+// 10.3.1.5).
 TEST_F(Requester, SqdDrainsAndRtsGoesOn) {
     join();
     a.client.post_send(qp, a.send(1, 0, 100));
@@ -148,7 +150,7 @@ TEST_F(Requester, SqdDrainsAndRtsGoesOn) {
     EXPECT_EQ(a.wait_status(), WcStatus::success);
 }
 
-// End-to-end credits (IBA 9.7.7.2): without credits the requester may send one SEND.
+// End-to-end credits (IBA 9.7.7.2). Without credits the requester may send one SEND as a probe.
 TEST_F(Requester, CreditsHoldSendsBack) {
     join();
     a.client.post_send(qp, a.send(1, 0, 10));

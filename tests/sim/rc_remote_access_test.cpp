@@ -1,4 +1,5 @@
-// Tests of remote access by WRITE, READ and atomics: keys, rights and repeated requests. A puppet is the requester.
+// Tests of remote access by WRITE, READ and atomics: keys, rights, limits and repeated requests. A puppet is the
+// requester.
 #include "qp/roles.hpp"
 #include "qp/shared.hpp"
 #include "responder_fixture.hpp"
@@ -86,14 +87,14 @@ TEST_F(Responder, ReadIsAnsweredAndAnsweredAgain) {
         }
         EXPECT_EQ(all, bytes_of(3000, 6));
     }
-    // A requester that lost the last response repeats only the last part of the READ.
+    // If a requester has lost the last response, it repeats only the last part of the READ.
     puppet.send(Operation::read_request, write_at(first + 2, a.mr.address() + 2048, a.mr.rkey, 952));
     const auto tail = puppet.listen(50'000);
     ASSERT_EQ(psns(tail), range(first + 2, 1));
     EXPECT_EQ(tail[0].op(), Operation::read_response_only);
     const auto bytes = bytes_of(3000, 6);
     EXPECT_EQ(tail[0].payload(), std::vector<uint8_t>(bytes.begin() + 2048, bytes.end()));
-    // A new request continues after the PSNs of the response.
+    // A new request uses the PSN after those of the response.
     recv(1, 8192, 10);
     send_only(first + 3, 10, 1);
     EXPECT_TRUE(is_ack(answer()));
@@ -130,8 +131,8 @@ TEST_F(Responder, AtomicsExecuteOnceAndReplayTheirAnswer) {
     EXPECT_EQ(word, 7u) << "the second compare failed";
 }
 
-// After 2^24 PSNs the responder may still keep the result of an older atomic with the same PSN. Instead of sending
-// 2^24 packets, the test sets the PSN back.
+// The responder may still keep the result of an old atomic when, 2^24 PSNs later, a new atomic has the same PSN. The
+// test sets the PSN back, because 2^24 packets would take too long.
 TEST_F(Responder, ARepeatedAtomicGetsItsOwnResultAfterThePsnsHaveWrappedAround) {
     join();
     uint64_t word = 40;
@@ -167,7 +168,7 @@ TEST_F(Responder, AFlushIsAnOperationThatWeDoNotServe) {
 TEST_F(Responder, MoreReadsThanAgreedAreNaked) {
     path.max_dest_rd_atomic = 2;
     join();
-    world.net().link(world.host(0).endpoint(0)).bits_per_second = 1'000'000;  // makes the responses take long
+    world.net().link(world.host(0).endpoint(0)).bits_per_second = 1'000'000;  // a slow link, so that the responses take long
     for (uint32_t i = 0; i < 8; ++i) {
         // Each READ has a response of 100 packets, and all READs arrive at once.
         puppet.send_raw(puppet.build(wire::make_opcode(wire::Service::rc, Operation::read_request),
@@ -181,22 +182,22 @@ TEST_F(Responder, MoreReadsThanAgreedAreNaked) {
     EXPECT_EQ(state(), uint32_t(IBV_QPS_ERR)) << "IBA 9.7.4.1.5: invalid request";
 }
 
-// Repeated READs, even late or partial ones, must not count as outstanding READs (max_dest_rd_atomic).
+// Repeated READs must not count as outstanding READs (max_dest_rd_atomic), even if they are late or partial.
 TEST_F(Responder, DuplicateReadsDoNotUseUpTheAgreedNumber) {
     path.max_dest_rd_atomic = 2;
     join();
     fill(a.mr.data(), 64 * kMtu, 1);
-    auto request = [&](uint32_t offset, uint32_t packets) {  // PSN and address advance together
+    auto request = [&](uint32_t offset, uint32_t packets) {  // the PSN and the address increase together
         puppet.send(Operation::read_request, write_at(first + offset, a.mr.address() + offset * kMtu, a.mr.rkey, packets * kMtu));
     };
     request(0, 10);
     EXPECT_EQ(psns(puppet.listen(50'000)), range(first, 10));
     request(10, 10);
-    request(0, 10);  // an old duplicate that was long in the network
-    request(13, 7);  // the end of the second READ once more
+    request(0, 10);  // an old duplicate that was in the network for a long time
+    request(13, 7);  // repeats the end of the second READ
     request(13, 7);
     request(2, 3);
-    request(20, 5);  // a new READ, the second outstanding one
+    request(20, 5);  // a new READ
     std::map<uint32_t, std::vector<uint8_t>> answers;
     for (const auto& g : puppet.listen(200'000)) {
         EXPECT_TRUE(g.packet.info->has(wire::kRead)) << "no NAK";
@@ -209,7 +210,8 @@ TEST_F(Responder, DuplicateReadsDoNotUseUpTheAgreedNumber) {
     EXPECT_EQ(state(), uint32_t(IBV_QPS_RTS));
 }
 
-/// The program modifies the QP while a fatal NAK waits to be sent. The QP must stay in ERR, and the change must be refused.
+/// The program modifies the QP before the engine has sent a fatal NAK. The change must be refused, and the QP must
+/// stay in ERR.
 TEST_F(Responder, AStepBehindAFatalNakIsRefused) {
     join();
     const qp::Qp& inside = *world.host(0).shared().qps.find(qp.qpn);

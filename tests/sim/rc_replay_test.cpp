@@ -1,4 +1,4 @@
-// Tests of first and repeated READs whose memory is deregistered before the response ends.
+// Tests of READs and repeated READs whose memory is deregistered before the last response packet is sent.
 #include "fixture.hpp"
 
 namespace roci::sim {
@@ -17,7 +17,8 @@ struct Replay : PuppetTest {
         h.dma_length = kPackets * kMtu;
         puppet.send(Operation::read_request, h);
     }
-    /// Runs until the first packet of a response arrives. Some packets are not sent yet, because the QP sends one per round.
+    /// Runs until the first packet of a response arrives. The QP sends one packet per round, so some packets of the
+    /// response are not sent yet.
     void await_answer() {
         const auto g = puppet.next();
         ASSERT_TRUE(g.has_value());
@@ -37,7 +38,8 @@ TEST_F(Replay, MemoryThatGoesAwayDuringAReadIsAnAccessError) {
     EXPECT_EQ(state(), uint32_t(IBV_QPS_ERR));
 }
 
-// After the response the responder's program may deregister the memory. A late duplicate of the request must then not end the QP.
+// After the response, the program may deregister the memory. A late duplicate of the request must not put the QP into
+// the error state.
 TEST_F(Replay, MemoryThatGoesAwayDuringARepeatedReadHurtsNobody) {
     join();
     read();

@@ -1,4 +1,4 @@
-// Tests of a requester: acknowledgements, sequence errors, timeouts. A puppet is the responder.
+// Tests of a requester: acknowledgements, sequence errors and timeouts. A puppet is the responder.
 #include "fixture.hpp"
 
 namespace roci::sim {
@@ -45,7 +45,8 @@ TEST_F(Requester, PsnWrapsAt24Bits) {
     EXPECT_EQ(a.wait_status(), WcStatus::success);
 }
 
-// Coalesced ACKs (IBA 9.7.7.2): one ACK acknowledges every request up to its PSN. Completions have the order of posting.
+// Coalesced ACKs (IBA 9.7.7.2): one ACK acknowledges every request up to its PSN. The completions must come in the
+// order of posting.
 TEST_F(Requester, OneAckCompletesAllBeforeItInOrder) {
     join();
     for (uint64_t i = 0; i < 5; ++i) a.client.post_send(qp, a.send(i, 0, 10));
@@ -97,7 +98,7 @@ TEST_F(Requester, RetryLimitJustNotExceeded) {
     for (int i = 0; i < 4; ++i) ASSERT_TRUE(puppet.next());
     puppet.send_ack(0x100, 1);
     EXPECT_EQ(a.wait_status(), WcStatus::success);
-    // Progress resets the retry counter (IBA 9.9.2.1.1), so the next message has all retries again.
+    // Progress resets the retry counter (IBA 9.9.2.1.1), so all retries are available for the next message.
     a.client.post_send(qp, a.send(8, 0, 100));
     for (int i = 0; i < 4; ++i) ASSERT_TRUE(puppet.next());
     puppet.send_ack(0x101, 2);
@@ -113,7 +114,8 @@ TEST_F(Requester, TimeoutZeroWaitsForEver) {
     EXPECT_EQ(a.wait_status(), WcStatus::success);
 }
 
-// Go-back-N: after a sequence NAK the next packet is the one that the NAK names. No older packet is ever sent again (C9-115).
+// Go-back-N: after a sequence NAK the requester continues with the packet whose PSN is in the NAK. It must never send
+// an older packet again (C9-115).
 TEST_F(GoBackN, RollsBackToTheNakedPsnAndSendsNothingOlder) {
     join();
     a.client.post_send(qp, a.send(1, 0, 8 * kMtu));
@@ -146,7 +148,7 @@ TEST_F(GoBackN, ARetransmissionThatIsLostAgainRecovers) {
     join();
     a.client.post_send(qp, a.send(1, 0, 4 * kMtu));
     ASSERT_EQ(puppet.listen(50'000).size(), 4u);
-    for (int round = 0; round < 5; ++round) {  // each time the packet is lost and the peer sends a NAK
+    for (int round = 0; round < 5; ++round) {  // in each round the packet is lost again and the peer sends a NAK
         puppet.send_ack(0x101, 0, kNakSequence);
         ASSERT_EQ(psns(puppet.listen(50'000)), range(0x101, 3)) << round;
     }
@@ -181,7 +183,7 @@ TEST_F(Requester, DuplicateAcksCompleteOnce) {
     EXPECT_TRUE(puppet.listen(50'000).empty());
     EXPECT_EQ(a.poll_all().size(), 1u);
     puppet.send_ack(0x101, 2);
-    puppet.send_ack(0x100, 1);  // an old ACK that the previous one has overtaken
+    puppet.send_ack(0x100, 1);  // an old ACK that arrives after a newer one
     world.run_for(50'000);
     EXPECT_EQ(a.poll_all().size(), 1u);
 }

@@ -1,4 +1,4 @@
-// Tests of a responder: order, acknowledgements, frames for other QPs. A puppet is the requester.
+// Tests of a responder: order, acknowledgements, and frames for other QPs. A puppet is the requester.
 #include "responder_fixture.hpp"
 
 namespace roci::sim {
@@ -22,7 +22,7 @@ TEST_F(Responder, AcknowledgesAndCompletes) {
     EXPECT_EQ(first_wrong(a.mr.data(), 100, 3), -1);
 }
 
-// The last message is acknowledged even if the program destroys the QP right after the completion.
+// The responder must acknowledge the last message even if the program destroys the QP right after the completion.
 TEST_F(Responder, AcknowledgesAMessageWhoseQpIsDestroyedAtOnce) {
     join();
     recv(5, 0, 200);
@@ -34,7 +34,8 @@ TEST_F(Responder, AcknowledgesAMessageWhoseQpIsDestroyedAtOnce) {
     EXPECT_EQ(last.at(0).psn(), first);
 }
 
-// The last message is also acknowledged if the program moves the QP to RESET.
+// The responder must acknowledge the last message even if the program moves the QP to RESET right after the
+// completion.
 TEST_F(Responder, AcknowledgesAMessageWhoseQpIsResetAtOnce) {
     join();
     recv(5, 0, 200);
@@ -61,7 +62,8 @@ struct ResponderThatKeepsNothing : Responder {
     ResponderThatKeepsNothing() : Responder(keeps_nothing()) {}
 };
 
-// After a gap the responder sends one sequence NAK with the expected PSN. Then it sends nothing until that PSN arrives (C9-113).
+// After a gap the responder sends one sequence NAK with the expected PSN. It then sends nothing until the packet with
+// this PSN arrives (C9-113).
 TEST_F(ResponderThatKeepsNothing, OneSequenceNakForAGap) {
     join();
     for (uint64_t i = 0; i < 8; ++i) recv(i, i * 100, 100);
@@ -84,7 +86,8 @@ TEST_F(ResponderThatKeepsNothing, OneSequenceNakForAGap) {
     EXPECT_EQ(last[0].psn(), first + 2);
 }
 
-// A duplicate is acknowledged again and not executed again. Acknowledged PSNs never go back (C9-105).
+// The responder must acknowledge a duplicate again, but must not execute it again. The acknowledged PSN must never
+// decrease (C9-105).
 TEST_F(Responder, DuplicatesAreAcknowledgedAndNotExecuted) {
     join();
     for (uint64_t i = 0; i < 4; ++i) recv(i, i * 100, 100);
@@ -155,7 +158,7 @@ TEST_F(Responder, FramesThatDoNotBelongAreDroppedInSilence) {
     puppet.send_raw(puppet.build(wire::make_opcode(wire::Service::uc, Operation::send_only), at(first), bytes_of(10, 1)));
     puppet.send_raw(puppet.build(wire::make_opcode(wire::Service::ud, Operation::send_only), at(first), bytes_of(10, 1)));
     auto broken = puppet.build(op, at(first), bytes_of(10, 1));
-    broken.back() ^= 1;  // makes the ICRC wrong
+    broken.back() ^= 1;  // the ICRC is now wrong
     puppet.send_raw(broken);
     auto cut = puppet.build(op, at(first), bytes_of(10, 1));
     cut.resize(cut.size() - 7);
@@ -174,7 +177,7 @@ TEST_F(Responder, APacketFromAnotherAddressIsNotOurPeers) {
     join();
     recv(1, 0, 100);
     const Peer real = a.client.self(qp);
-    Puppet stranger(world);  // its frame has the peer's MAC address, but another IP address
+    Puppet stranger(world);  // its frame has the MAC address of the peer, but another IP address
     wire::PathSpec s;
     s.source_mac = stranger.peer().mac;
     s.dest_mac = real.mac;

@@ -1,4 +1,5 @@
-// Tests of selective repeat and probes: which packets the requester sends again, and when. A puppet is the responder.
+// Tests of selective repeat and probes: which packets the requester sends again, and at which time. A puppet is the
+// responder.
 #include "fixture.hpp"
 #include "qp/shared.hpp"
 #include "qp/state.hpp"
@@ -13,7 +14,7 @@ struct Selective : PuppetTest {
         a.client.post_send(qp, a.rdma(WrOpcode::rdma_write, 1, 0, packets * kMtu, 0x1000, 7));
         ASSERT_EQ(puppet.listen(10'000).size(), packets);
     }
-    /// Makes one exchange, so that the QP has measured a round trip.
+    /// Sends a WRITE and acknowledges it, so that the QP has measured a round trip.
     void exchange(uint32_t psn) {
         write(1);
         world.run_for(50'000);
@@ -41,7 +42,7 @@ TEST_F(Selective, APeerThatKeepsNothingCostsOneRoundTripThenTheQpGoesBackN) {
     write(8);
     puppet.send_ack(0x103, 0, kNakSequence);
     ASSERT_EQ(psns(puppet.listen(10'000)), range(0x103, 1));
-    puppet.send_ack(0x104, 0, kNakSequence);  // the next packet is missing, too
+    puppet.send_ack(0x104, 0, kNakSequence);  // the peer reports the next packet as missing, too
     EXPECT_EQ(psns(puppet.listen(10'000)), range(0x104, 4));
     EXPECT_EQ(mode(), qp::RepeatMode::go_back_n);
     puppet.send_ack(0x105, 0, kNakSequence);
@@ -55,7 +56,7 @@ TEST_F(Selective, AnAckThatCreepsShowsTheSameAsANak) {
     write(8);
     puppet.send_ack(0x103, 0, kNakSequence);
     ASSERT_EQ(psns(puppet.listen(10'000)), range(0x103, 1));
-    puppet.send_ack(0x103, 0);  // acknowledges only the repaired packet
+    puppet.send_ack(0x103, 0);  // this ACK acknowledges only the repaired packet
     EXPECT_EQ(psns(puppet.listen(10'000)), range(0x104, 4));
     puppet.send_ack(0x107, 1);
     EXPECT_EQ(a.wait_status(), WcStatus::success);

@@ -1,4 +1,4 @@
-// Fixture for READs from a puppet, which sends exactly the responses that the test requires.
+// A fixture for READs. The responder is a puppet, which sends exactly the responses that the test requires.
 #pragma once
 
 #include "fixture.hpp"
@@ -10,7 +10,8 @@ struct ReadTest : PuppetTest {
     void read(uint64_t id, uint32_t bytes, uint64_t offset = 0) {
         a.client.post_send(qp, a.rdma(WrOpcode::rdma_read, id, offset, bytes, 0x10000, 0x1234));
     }
-    /// Sends response packets first..last of a READ. The READ's request has PSN `base`, and its response has `total` packets.
+    /// Sends the response packets `first` to `last` of a READ whose request has PSN `base`. The whole response has
+    /// `total` packets.
     void respond(uint32_t base, uint32_t total, uint32_t first, uint32_t last, uint64_t tag, uint32_t msn = 1) {
         for (uint32_t i = first; i <= last; ++i) {
             wire::TransportHeaders h;
@@ -26,7 +27,7 @@ struct ReadTest : PuppetTest {
             puppet.send(op, h, p);
         }
     }
-    /// Answers a repeated request for one packet with packet number `at` of the READ's response.
+    /// Answers a repeated request for one packet. Sends packet number `at` of the READ's response.
     void respond_part(uint32_t psn, uint32_t at, uint64_t tag) {
         wire::TransportHeaders h;
         h.psn = Psn(psn);

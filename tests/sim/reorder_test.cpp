@@ -1,5 +1,5 @@
-// Tests of requests that arrive out of order. The responder keeps them, sends one sequence NAK per gap and cumulative ACKs, and
-// executes in order. A puppet is the requester.
+// Tests of requests that arrive out of order. The responder must keep these requests and execute them in order. It
+// sends one sequence NAK per gap, and cumulative ACKs. A puppet is the requester.
 #include "qp/reorder_pool.hpp"
 #include "responder_fixture.hpp"
 
@@ -10,7 +10,7 @@ using engine::Counter;
 
 struct Reorder : Responder {
     using Responder::Responder;
-    uint32_t message = 10;  ///< bytes
+    uint32_t message = 10;  ///< length of a message in bytes
     void receives(uint32_t n) {
         for (uint64_t i = 0; i < n; ++i) recv(i, i * 100, 100);
     }
@@ -52,7 +52,8 @@ TEST_F(Reorder, WhatFollowsAGapIsKeptAndExecutedWhenItIsClosed) {
     EXPECT_EQ(count(Counter::reorder_delivered), 5u);
 }
 
-// There is one sequence NAK per gap. The next NAK is sent when the previous gap is closed, so a requester can close several gaps.
+// The responder sends one sequence NAK per gap. It sends the NAK for the next gap when the previous gap is closed. So
+// the requester can close several gaps.
 TEST_F(Reorder, ASecondGapIsReportedWhenTheFirstIsClosed) {
     join();
     receives(12);
@@ -80,7 +81,7 @@ TEST_F(Reorder, OvertakenByThreeIsNotLost) {
     EXPECT_EQ(count(Counter::reorder_late), 0u);
 }
 
-// A gap with only a few frames behind it is reported after some time.
+// If only a few frames arrive behind a gap, the responder reports the gap after some time.
 TEST_F(Reorder, AGapAtTheEndIsReportedSoon) {
     join();
     receives(2);
@@ -93,7 +94,8 @@ TEST_F(Reorder, AGapAtTheEndIsReportedSoon) {
     expect_messages(0, 2);
 }
 
-// If a packet was reported as missing but was only late, it arrives twice. The responder must then report the next gap later.
+// A packet was only late, but the responder has reported it as missing. So the packet arrives twice. The responder
+// must then wait longer before it reports a gap.
 TEST_F(Reorder, PatienceFollowsTheNetwork) {
     join();
     receives(24);
@@ -140,7 +142,7 @@ TEST_F(Reorder, PsnsWrap) {
 TEST_F(Reorder, AReadThatWasKeptTakesItsPsns) {
     join();
     receives(4);
-    send_only(first + 4, 10, 1);  // PSN after the READ's response
+    send_only(first + 4, 10, 1);  // the PSN after the READ's response
     puppet.send(Operation::read_request, write_at(first + 1, a.mr.address() + 8192, a.mr.rkey, 3 * kMtu), {});
     world.run_for(10'000);
     send_only(first, 10, 0);
@@ -154,7 +156,8 @@ TEST_F(Reorder, AReadThatWasKeptTakesItsPsns) {
 
 // ---- faults and limits -------------------------------------------------------------------------------------------------
 
-// After an RNR NAK the requester starts again from the PSN of the NAK (IBA 9.7.5.2.8), so the responder keeps nothing behind it.
+// After an RNR NAK the requester starts again from the PSN of the NAK (IBA 9.7.5.2.8). So the responder must keep no
+// packets behind this PSN.
 TEST_F(Reorder, NothingIsKeptBehindAReceiverThatIsNotReady) {
     join();
     send({1, 2, 3});
@@ -239,7 +242,7 @@ TEST_F(Reorder, WhatIsKeptInVainIsFreed) {
     expect_messages(0, 4);
 }
 
-// A kept packet is dropped if its PSN turns out to belong to the responses of a READ.
+// The responder must drop a kept packet if a READ arrives whose responses use the PSN of this packet.
 TEST_F(Reorder, FramesWithinTheResponsesOfAReadAreDropped) {
     join();
     receives(8);
@@ -279,7 +282,7 @@ TEST_F(SmallReorder, FramesBeyondTheWindowAreNotKept) {
     expect_messages(0, 8);
 }
 
-// Packets are also freed if the gap was reported before the first of them was kept.
+// Kept packets must also be freed if the responder had reported the gap before it kept the first of them.
 TEST_F(SmallReorder, WhatIsKeptAfterTheNakIsFreedToo) {
     join();
     receives(9);
@@ -292,7 +295,8 @@ TEST_F(SmallReorder, WhatIsKeptAfterTheNakIsFreedToo) {
     EXPECT_EQ(held(), 0u);
 }
 
-// A QP that fills its share of the pool affects only itself. Other QPs keep their share, and the first QP works as without pool.
+// A QP that fills its share of the pool must affect only itself. Other QPs must keep their shares. The first QP must
+// work as if it had no pool.
 TEST_F(SmallReorder, APeerThatFillsItsShareHarmsItselfOnly) {
     join();
     receives(8);

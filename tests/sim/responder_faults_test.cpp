@@ -1,5 +1,5 @@
-// Tests of requests that a responder refuses, by service. Each row has the response, the status of the receive, the event and the
-// new state of the QP (IBA 9.9.3). The letters of the fault classes are those of IBA tables 57 and 58.
+// Tests of requests that a responder refuses, by service. Each row contains the response, the status of the receive,
+// the event and the new state of the QP (IBA 9.9.3). The letters of the fault classes come from IBA tables 57 and 58.
 #include <set>
 
 #include "fixture.hpp"
@@ -11,7 +11,7 @@ using wire::Service;
 using wire::TransportHeaders;
 
 constexpr int kSilence = -1, kNone = -1;
-constexpr int kUntaken = -2;  // the fault takes no receive: an RQ flushes the receive, an SRQ keeps it
+constexpr int kUntaken = -2;  // the fault consumes no receive: an RQ flushes the receive, an SRQ keeps it
 constexpr uint32_t kQkey = 0x11111111, kFirst = 0x100, kMtuBytes = 1024, kShort = 100;
 constexpr int kFlushed = int(WcStatus::wr_flush_err), kInvalid = int(WcStatus::rem_inv_req_err);
 constexpr int kReqErr = IBV_EVENT_QP_REQ_ERR, kAccessErr = IBV_EVENT_QP_ACCESS_ERR, kFatal = IBV_EVENT_QP_FATAL;
@@ -48,18 +48,18 @@ public:
         s.lkey ^= wrong_key;
         ASSERT_TRUE(srq_ != nullptr ? a.client.post_srq_recv(*srq_, id, {s}) : a.client.post_recv(qp_, id, {s}));
     }
-    /// Posts a receive whose number of SGEs is beyond the queue's limit.
+    /// Posts a receive with more SGEs than the queue permits.
     void post_malformed(uint64_t id) {
         abi::RqProducer& rq = srq_ != nullptr ? srq_->ring : qp_.rq;
         *rq.slot(rq.head++) = {id, 255, 0};
         (void)rq.publish();
     }
-    /// Claims that more receives are posted than the queue can hold.
+    /// Writes a producer index that claims more posted receives than the queue can hold.
     void claim_receives() {
         abi::RqProducer& rq = srq_ != nullptr ? srq_->ring : qp_.rq;
         std::atomic_ref(rq.shared->producer).store(1000);
     }
-    /// Returns the key of a window of `type` that another QP of the protection domain has bound.
+    /// Returns the key of a window of type `type`. Another QP of the protection domain has bound this window.
     uint32_t bound_elsewhere(uint32_t type) {
         Qp& other = a.qp();
         connect(a.client, other, puppet, {});
@@ -76,7 +76,7 @@ public:
         puppet.talk_to(a.client.self(qp_));
         return wr.rkey;
     }
-    /// Takes all rights of remote access from the QP.
+    /// Removes all rights of remote access from the QP.
     void forbid() { ASSERT_EQ(a.client.try_modify(qp_, IBV_QP_ACCESS_FLAGS, {}), 0) << a.client.reason(); }
     uint32_t state() { return a.client.query(qp_).attr.qp_state; }
     std::vector<int> events() {
@@ -134,7 +134,7 @@ struct Row {
     int receive;  ///< status of the first receive's completion, or kNone if it does not complete
     int event;
     uint32_t state;
-    uint32_t buffer = 4096;  ///< bytes of the receive that is posted before the fault; 0: none
+    uint32_t buffer = 4096;  ///< size in bytes of the receive that is posted before the fault; 0: no receive
 };
 
 const std::set<Service> kAcknowledged{Service::rc, Service::xrc};
@@ -197,7 +197,7 @@ void atomic_forbidden(Case& c) {
 void reads_too_much(Case& c) { c.send(Operation::read_request, kFirst, 0, c.reth((1u << 31) + 1)); }
 void reads_beyond_the_region(Case& c) { c.send(Operation::read_request, kFirst, 0, c.reth(10, 0, 1 << 20)); }
 void too_many_reads(Case& c) {
-    constexpr uint32_t kPackets = 100;  // the first response has not ended when the last request arrives
+    constexpr uint32_t kPackets = 100;  // the response to the first READ is not complete when the last request arrives
     for (uint32_t i = 0; i < 8; ++i) c.send(Operation::read_request, kFirst + i * kPackets, 0, c.reth(kPackets * kMtuBytes));
 }
 void write_imm_without_receive(Case& c) { c.send(Operation::write_only_imm, kFirst, 10, c.reth(10)); }
@@ -352,7 +352,7 @@ TEST(ResponderFaults, EachDoesWhatItsClassSays) {
         }
 }
 
-/// A dropped message consumes no receive: the next valid message uses the first receive.
+/// A dropped message must consume no receive. The next valid message must use the first receive.
 TEST(ResponderFaults, WhatIsDroppedTakesNoReceive) {
     for (const Service service : {Service::uc, Service::ud})
         for (void (*fault)(Case&) : {longer_than_receive, wrong_key_with_immediate, wrong_qkey}) {

@@ -1,4 +1,4 @@
-// A responder, and a puppet that plays its requester.
+// A fixture with a responder. A puppet is its requester.
 #pragma once
 
 #include "fixture.hpp"
@@ -25,7 +25,7 @@ struct Responder : PuppetTest {
     void send_only(uint32_t psn, uint32_t bytes, uint64_t tag, bool ack_request = true) {
         puppet.send(Operation::send_only, at(psn, ack_request), bytes_of(bytes, tag));
     }
-    /// Returns the AETH syndrome if exactly one packet arrives and is an ACK or NAK, otherwise -1.
+    /// Returns the AETH syndrome if exactly one packet arrives and is an ACK or a NAK. Otherwise returns -1.
     int answer() {
         last = puppet.listen(50'000);
         return last.size() == 1 && last[0].op() == Operation::ack ? last[0].packet.syndrome : -1;

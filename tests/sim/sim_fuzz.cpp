@@ -1,5 +1,6 @@
-// sim_fuzz --seeds A..B [--verbose] runs random worlds, one per seed. sim_fuzz --fresh N runs N worlds, starting at a random
-// seed. The exit code is 1 if an invariant is violated. Each failure prints the command that replays it.
+// `sim_fuzz --seeds A..B [--verbose]` runs random worlds, one per seed. `sim_fuzz --fresh N` runs N worlds and starts
+// at a random seed. If a world violates an invariant, the exit code is 1, and the program prints the command that
+// repeats this world.
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>

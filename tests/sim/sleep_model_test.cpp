@@ -1,7 +1,7 @@
-// A model checker for the protocols by which threads on both sides of shared memory sleep and wake each other. The checker
-// executes the threads' steps in every order on processors with store buffers (x86-TSO: other processors see a store later; a
-// full fence or a locked instruction waits until they have seen it). A protocol is correct if in no order a thread sleeps forever
-// while it has work.
+// A model checker for the protocols by which two sides of shared memory sleep and wake each other. The checker
+// executes the steps of the threads in every order. Its processors have store buffers, as x86-TSO defines: other
+// processors see a store later, and a full fence or a locked instruction waits until they have seen the store. A
+// protocol is correct if no order makes a thread sleep forever while the thread has work.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -20,13 +20,15 @@ using Memory = std::array<uint8_t, words>;
 
 struct Step {
     enum Kind : uint8_t {
-        store,       ///< stores `value` to the word
-        fence,       ///< waits until other threads see all stores
-        swap_out,    ///< jumps to `target` if word == 0; otherwise stores 0 and continues
-        skip_if,     ///< jumps to `target` if word == value
-        wait_while,  ///< if word == `value`, sleeps until a `wake`: a futex, or an eventfd whose writer changes the word
-        wake,        ///< wakes all sleeping threads
-        work,        ///< the thread has found work
+        store,     ///< stores `value` to the word
+        fence,     ///< waits until other threads see all stores
+        swap_out,  ///< jumps to `target` if word == 0; otherwise stores 0 and continues
+        skip_if,   ///< jumps to `target` if word == value
+        /// If word == `value`, sleeps until a `wake`; stands for a futex, or for an eventfd whose writer changes the
+        /// word.
+        wait_while,
+        wake,  ///< wakes all sleeping threads
+        work,  ///< the thread has found work
     } kind;
     Word word = entry;
     uint8_t value = 0;
@@ -49,10 +51,10 @@ struct World {
 class Explorer {
 public:
     explicit Explorer(std::vector<Program> programs) : programs_(std::move(programs)) {}
-    /// Indices of the threads that may be stopped for good (SIGSTOP) before any of their steps.
+    /// Indices of the threads that a SIGSTOP may stop forever before any of their steps.
     std::set<size_t> may_stop;
 
-    /// Visits all reachable worlds. Calls `at_end` for those in which no step is possible.
+    /// Visits all reachable worlds. Calls `at_end` for each world in which no step is possible.
     void run(const std::function<void(const World&)>& at_end) {
         World start;
         start.threads.resize(programs_.size());
@@ -95,7 +97,7 @@ private:
         World n = w;
         if (take(programs_[t][thread.at], n, t)) out.push_back(std::move(n));
     }
-    /// Executes a step. Returns false if the step has to wait.
+    /// Executes a step. Returns false if the step must wait.
     static bool take(const Step& s, World& n, size_t t) {
         Thread& thread = n.threads[t];
         const bool atomic =
@@ -141,11 +143,11 @@ Program poller(bool fenced) {
     const auto end = uint8_t(p.size() + 2);
     p.push_back({Step::skip_if, entry, 1, end});
     p.push_back({Step::wait_while, sleeping, 1});
-    p.push_back({Step::skip_if, entry, 0, uint8_t(0)});  // no entry yet: starts again
+    p.push_back({Step::skip_if, entry, 0, uint8_t(0)});  // there is no entry yet: starts again
     p.push_back({Step::work});
     return p;
 }
-/// Models write_out and notify_all, and then settle_sleepers in a round without work.
+/// Models write_out and notify_all, followed by settle_sleepers in a round without work.
 Program engine(bool settles) {
     Program p{{Step::store, entry, 1}, {Step::skip_if, sleeping, 0, 4}, {Step::store, sleeping, 0}, {Step::wake, sleeping}};
     if (!settles) return p;
@@ -204,7 +206,7 @@ TEST(SleepModel, AnEngineThatFallsAsleepHearsTheDoorbell) {
 
 TEST(SleepModel, AStoppedClientThatOwesAWakeUpDelaysNoOtherClient) {
     Explorer x({lcore(), ringer(), ringer()});
-    x.may_stop = {1};  // thread 1 may stop at any step, also between its doorbell and its wake-up
+    x.may_stop = {1};  // thread 1 may stop before any step, also between its doorbell and its wake-up
     x.run([](const World& w) {
         EXPECT_FALSE(w.threads[0].asleep && !w.threads[0].found && w.memory[doorbell] == 1 && w.threads[2].at == ringer().size())
             << "the other client's wake-up was enough";
@@ -229,7 +231,7 @@ Program commander(bool fenced) {
     p.insert(p.end(), {{Step::skip_if, sleeping, 0, end}, {Step::store, sleeping2, 0}, {Step::wake, sleeping2}});
     return p;
 }
-/// Counts the worlds in which the lcore sleeps with a command in its ring that it has not seen.
+/// Counts the worlds in which the lcore sleeps although its ring has a command that it has not executed.
 size_t unheard(const Program& l, const Program& c) {
     Explorer x({l, c});
     size_t n = 0;
@@ -245,13 +247,13 @@ TEST(SleepModel, AnLcoreThatFallsAsleepSeesTheCommand) {
 
 // ---- fences of the conductor, and lcores that rest while they sleep (base/epoch.hpp) ------------------------------------------
 //
-// `passed` is what EpochReader has published. `cleared` is 1 if the entry of the table is gone. `freed` is 1 if the object of the
-// entry is gone.
+// The word `passed` contains the value that EpochReader has published. `cleared` is 1 if the entry has been removed
+// from the table. `freed` is 1 if the object of the entry has been freed.
 
 constexpr uint8_t kResting = 0, kRoused = 1, kNoted = 2;
 
-/// Publishes kRoused, notes the epoch, uses the entry if it exists, and publishes kResting. `found` means that the reader used a
-/// freed object.
+/// Publishes kRoused, reads the epoch, uses the entry if it exists, and publishes kResting. `found` means that the
+/// reader has used a freed object.
 Program reader(bool fenced) {
     Program p{{Step::store, passed, kRoused}};
     if (fenced) p.push_back({Step::fence});
@@ -295,7 +297,8 @@ TEST(SleepModel, TheModelFindsWhatTheFencesOfEpochsAreFor) {
     EXPECT_GT(misused(reader(true), fencer(false)), 0u) << "without the conductor's";
 }
 
-/// Models an lcore that keeps references. It falls asleep without publishing kResting, and passes the epoch when it is awake.
+/// Models an lcore that keeps references. It goes to sleep without publishing kResting. It passes the epoch only
+/// after it has woken up.
 Program keeper() {
     return {{Step::store, sleeping, 1},   {Step::store, sleeping2, 1},      {Step::fence},
             {Step::skip_if, epoch, 1, 5}, {Step::wait_while, sleeping2, 1}, {Step::skip_if, epoch, 0, uint8_t(0)},

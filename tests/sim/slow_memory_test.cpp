@@ -1,4 +1,5 @@
-// Tests of memory that only a worker may access: every operation from and to this memory, and accesses that do not end.
+// Tests of memory that only a worker thread may access. They test every operation with such memory, and accesses that
+// do not end.
 #include "fixture.hpp"
 
 namespace roci::sim {
@@ -19,7 +20,7 @@ struct SlowMemory : PairTest {
     SendWr from(const Mr& mr, WrOpcode op, uint64_t id, uint32_t length, const Mr& to) {
         return {.id = id, .opcode = op, .sges = {in(mr, 0, length)}, .remote_addr = to.address(), .rkey = to.rkey};
     }
-    /// Posts a WRITE. The responder's worker does not end the access.
+    /// Posts a WRITE whose access by the responder's worker does not end.
     void write_and_stick() {
         join();
         of_b().stuck = true;
@@ -40,7 +41,7 @@ TEST_F(SlowMemory, EveryOperationAtEverySize) {
             const bool read = op == WrOpcode::rdma_read, recv = op != WrOpcode::rdma_write && !read;
             fill(sa.data(), size, read ? 0 : tag);
             fill(sb.data(), size, read ? tag : 0);
-            // One part of the receive is mapped, the other is accessed by the worker.
+            // The first part of the receive buffer is mapped. The worker accesses the second part.
             if (recv) b.client.post_recv(qb, tag, {b.sge(0, size / 2), in(sb, size / 2, size - size / 2)});
             a.client.post_send(qa, from(sa, op, tag, size, sb));
             const auto done = a.wait(1);
@@ -119,7 +120,7 @@ TEST_F(SlowMemory, ANeighbourDoesNotWait) {
 
 TEST_F(SlowMemory, AnEngineThatWaitsIsIdle) {
     PathOptions o;
-    o.timeout = 0;  // 0: no timeout
+    o.timeout = 0;  // a timeout of 0 means no ACK timeout
     join(o);
     of_b().stuck = true;
     a.client.post_send(qa, from(a.mr, WrOpcode::rdma_write, 1, 5000, sb));
@@ -153,7 +154,7 @@ TEST_F(SlowMemory, DeregistrationWaitsForTheWorker) {
     uint32_t session = 0;
     host::Reply reply;
     EXPECT_FALSE(conductor.next_reply(session, reply, close));
-    Side other(world, world.host(1));  // another client, which the conductor must serve
+    Side other(world, world.host(1));  // the conductor must serve this other client
     of_b().stuck = false;
     reply = world.host(1).await_reply(b.client.session());
     abi::ReplyHeader h;
@@ -193,8 +194,8 @@ TEST_F(SlowMemory, OwnMemoryThatIsGoneIsAProtectionError) {
     EXPECT_EQ(a.wait_status(), WcStatus::loc_prot_err);
 }
 
-// A requester's retries run out if the responder's memory access does not end, as with any silent responder. The timeout does not
-// run while a response waits for the requester's own memory.
+// If a memory access of the responder does not end, the retries of the requester must run out, as with any silent
+// responder. While a response waits for the requester's own memory, the ACK timeout must not run.
 TEST_F(SlowMemory, OnlyThePeerThatDoesNotAnswerTimesOut) {
     PathOptions o;
     o.timeout = 8;

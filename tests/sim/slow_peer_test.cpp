@@ -1,4 +1,4 @@
-// Tests of a peer that responds late. The timers must not treat this peer as dead.
+// Tests of a peer that responds late. The timeouts must not put the QP into the error state while the peer responds.
 #include "fixture.hpp"
 
 namespace roci::sim {
@@ -6,7 +6,8 @@ namespace {
 
 using SlowPeer = PuppetTest;
 
-/// A slow peer, such as Soft-RoCE under emulation, processes the whole first request before the repeated one.
+/// A slow peer, for example Soft-RoCE on an emulated machine. It finishes the first request before it starts the
+/// repeated request.
 TEST_F(SlowPeer, ALongReadThatLostAPacketIsNotGivenUpWhileThePeerAnswers) {
     constexpr uint32_t kPackets = 64;
     join();
@@ -26,7 +27,8 @@ TEST_F(SlowPeer, ALongReadThatLostAPacketIsNotGivenUpWhileThePeerAnswers) {
         world.run_for(900'000);  // the timeout is 1 ms
     }
     EXPECT_EQ(state(), uint32_t(IBV_QPS_RTS));
-    for (uint32_t round = 0; round < 12; ++round) {  // responds again to the start of the READ
+    // The peer answers the repeated request: it responds again to the start of the READ.
+    for (uint32_t round = 0; round < 12; ++round) {
         respond(0);
         world.run_for(900'000);
     }
@@ -35,7 +37,8 @@ TEST_F(SlowPeer, ALongReadThatLostAPacketIsNotGivenUpWhileThePeerAnswers) {
     EXPECT_EQ(a.client.query(qp).attr.qp_state, uint32_t(IBV_QPS_RTS));
 }
 
-/// Many QPs send to one host, which takes 50 us per frame and queues 256 frames. All QPs may have 4096 frames in flight together.
+/// Many QPs send to one host. The host takes 50 us per frame and has a queue of 256 frames. All QPs together may have
+/// 4096 frames in flight.
 struct SlowReceiver : ::testing::TestWithParam<cc::Policy> {
     static constexpr uint32_t kQps = 16, kWrites = 8, kLength = 64 << 10;
     static WorldOptions options() {
@@ -49,7 +52,7 @@ struct SlowReceiver : ::testing::TestWithParam<cc::Policy> {
     std::vector<Qp*> sending;
     SlowReceiver() {
         PathOptions o;
-        o.timeout = 10;  // 4 ms, a third of the time that a full queue takes
+        o.timeout = 10;  // 4 ms, which is a third of the time that a full queue takes
         for (uint32_t i = 0; i < kQps; ++i) {
             sending.push_back(&a.qp());
             connect(a.client, *sending.back(), b.client, b.qp(), o);

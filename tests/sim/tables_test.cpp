@@ -1,6 +1,6 @@
-// Measures goodput and latency with loss, reordering and full queues, in virtual time. The same code and seeds give the same
-// figures. The tests compare the tables with those stored in tables/. ROCI_WRITE_TABLES=1 writes the stored tables again. A
-// missed goal is marked in the table and does not fail the test.
+// Measures goodput and latency with loss, reordering and full queues, in virtual time. The same code and the same
+// seeds give the same figures. The tests compare their tables with the tables in tables/. With ROCI_WRITE_TABLES=1
+// they store the new tables instead. A table marks a missed goal, but the test does not fail.
 #include <gtest/gtest.h>
 
 #include <cstdarg>
@@ -22,7 +22,7 @@ std::string text(const char* format, ...) {
     return line;
 }
 
-/// Compares a table with the stored table `name`. If ROCI_WRITE_TABLES is set, stores the table instead.
+/// Compares the table `now` with the stored table `name`. If ROCI_WRITE_TABLES is set, stores `now` instead.
 void expect_table(const std::string& name, const std::string& now) {
     std::printf("%s", now.c_str());
     const std::string file = std::string(ROCI_TABLES) + "/" + name + ".txt";
@@ -43,7 +43,7 @@ struct Operation {
 constexpr Operation kOperations[] = {
     {"WRITE", abi::WrOpcode::rdma_write}, {"SEND", abi::WrOpcode::send}, {"READ", abi::WrOpcode::rdma_read}};
 
-/// How both ends of a connection react to loss.
+/// The settings by which both ends of a connection react to loss.
 struct Ends {
     const char* name;
     bool keep, selective, reports;
@@ -128,7 +128,7 @@ TEST(Tables, PingPongUnderLoss) {
     expect_table("ping_pong", table);
 }
 
-// A tenth of the frames is delayed. Up to 32 later frames overtake each delayed frame.
+// A tenth of the frames is delayed. Up to 32 later frames overtake each of the delayed frames.
 TEST(Tables, Reordering) {
     const Nanos place = (4096 + 90) * 8 / 25 + 1;
     std::string table =
@@ -238,7 +238,7 @@ TEST(Tables, Congestion) {
     expect_table("congestion", table);
 }
 
-/// Returns the least share of the goodput without jitter.
+/// Measures the goodput with jitter, once per seed, relative to the goodput without jitter. Returns the smallest ratio.
 double worst_with_jitter(const Operation& op, cc::Policy policy, bool overtakes) {
     constexpr Nanos kMost = 20'000;
     double least = 1;

@@ -1,5 +1,5 @@
-// Tests of tag matching SRQs over the simulated network. `b` receives through such an SRQ. `a` sends messages with the headers
-// that a program would write.
+// Tests of SRQs with tag matching over the simulated network. `b` receives through such an SRQ. `a` sends messages
+// with tag matching headers, as a program would write them.
 #include "base/bytes.hpp"
 #include "fixture.hpp"
 #include "qp/state.hpp"
@@ -48,7 +48,7 @@ struct TagMatching : ::testing::Test {
         o.sges[0] = {b.mr.address() + id * kBuffer, length, b.mr.lkey};
         return o;
     }
-    /// Posts an add, waits for the completion and returns the handle of the entry.
+    /// Posts an add operation, waits for its completion, and returns the handle of the new entry.
     uint32_t add(abi::TagOp o, uint8_t flags = 0) {
         EXPECT_EQ(b.client.post_tag(srq, o), 0);
         const auto c = b.wait(1);
@@ -65,7 +65,7 @@ struct TagMatching : ::testing::Test {
     void ordinary(uint64_t id) {
         ASSERT_TRUE(b.client.post_srq_recv(srq, id, {b.sge(kOrdinary + next_ordinary++ * kBuffer, kBuffer)}));
     }
-    /// Sends a message with a TMH from offset 0 of a's memory. The payload pattern is `tag`.
+    /// Sends a message with a tag matching header from offset 0 of a's memory. `tag` is also the payload pattern.
     void tagged(uint8_t opcode, uint64_t tag, uint32_t payload, uint32_t app_ctx = 77) {
         uint8_t* p = a.mr.data();
         std::memset(p, 0, 16);
@@ -76,8 +76,8 @@ struct TagMatching : ::testing::Test {
         ASSERT_TRUE(a.client.post_send(qa, a.send(tag, 0, 16 + payload)));
         ASSERT_EQ(a.wait_status(), WcStatus::success);
     }
-    /// Sends a rendezvous request from offset `at` of a's memory. The request describes `length` bytes at offset `from`. Does not
-    /// wait for the completion.
+    /// Sends a rendezvous request from offset `at` of a's memory. The request describes `length` bytes at offset
+    /// `from`. The function does not wait for the completion.
     void rendezvous(uint64_t tag, uint64_t at, uint64_t from, uint32_t length, uint32_t rkey, uint32_t request = 40) {
         uint8_t* p = a.mr.data() + at;
         std::memset(p, 0, request);
@@ -156,7 +156,7 @@ TEST_F(TagMatching, UnexpectedAndUntaggedMessagesTakeOrdinaryBuffersHeaderAndAll
     EXPECT_EQ(c[0].byte_len, 116u);
     EXPECT_EQ(b.mr.data()[kOrdinary], kEager);
     EXPECT_EQ(first_wrong(b.mr.data() + kOrdinary + 16, 100, 8), -1);
-    // Only the first of the three messages counts as unexpected, so the counts agree.
+    // Only the first of the three messages counts as unexpected. So the counts of rocid and the program agree.
     auto sync = op(TagOpcode::sync, 60, abi::kTagSignaled | abi::kTagSync, 1);
     ASSERT_EQ(b.client.post_tag(srq, sync), 0);
     const auto s = b.wait(1);
@@ -164,7 +164,8 @@ TEST_F(TagMatching, UnexpectedAndUntaggedMessagesTakeOrdinaryBuffersHeaderAndAll
     expect(s[0], WcOpcode::tm_sync, 60, 0);
 }
 
-// If an entry added out of phase matched, its message could overtake an unexpected message that the program has not handled yet.
+// An entry is added out of phase if the program has not handled all unexpected messages yet. If such an entry
+// matched, its message could overtake an unexpected message.
 TEST_F(TagMatching, EntriesAddedOutOfPhaseDoNotMatchUntilTheCountsAgree) {
     for (uint64_t id = 50; id < 53; ++id) ordinary(id);
     tagged(kEager, 8, 10);
@@ -227,7 +228,7 @@ TEST_F(TagMatching, RendezvousIsReadAndFinishedByTheResponder) {
 
 TEST_F(TagMatching, ManyRendezvousOverALossyNetworkComeWhole) {
     world.net().set_faults({.drop = 0.05});
-    constexpr uint64_t kCount = 50;  // so many that some SENDs get an RNR NAK
+    constexpr uint64_t kCount = 50;  // with so many SENDs, some get an RNR NAK
     std::map<uint64_t, uint8_t> told;
     uint64_t added = 0, sent = 0, finished = 0, acknowledged = 0;
     for (uint64_t i = 0; i < kCount; ++i) a.client.post_recv(qa, 500 + i, {a.sge(900'000 + i * 32, 32)});
@@ -328,7 +329,7 @@ TEST_F(TagMatching, AnOldHandleNeverNamesANewEntry) {
     const uint32_t old = add(o);
     tagged(kEager, 9, 10);
     ASSERT_EQ(b.wait(1).size(), 1u);
-    for (uint64_t i = 0; i < kTags; ++i) add(entry(i, 100 + i));  // uses every index again
+    for (uint64_t i = 0; i < kTags; ++i) add(entry(i, 100 + i));  // the adds use every index again
     auto del = op(TagOpcode::del, 80);
     del.handle = old;
     ASSERT_EQ(b.client.post_tag(srq, del), 0);
@@ -384,7 +385,7 @@ TEST_F(TagMatching, NonsenseInTheRingIsCompletedWithAnError) {
     nonsense(1, [](abi::TagOp& o) { o.handle = 0xffff; });
     nonsense(2, [](abi::TagOp& o) { o.opcode = TagOpcode(200); });
     nonsense(3, [](abi::TagOp&) {});
-    nonsense(4, [](abi::TagOp&) {});  // the handle is that of an entry in the list
+    nonsense(4, [](abi::TagOp&) {});  // this handle belongs to an entry in the list
     std::atomic_ref(srq.tag_ring->producer).store(5);
     b.client.ring(srq.tags.shape().engine, srq.tags.shape().slot);
     const auto c = b.wait(5);

@@ -1,7 +1,7 @@
-// Tests the doorbell rule with the real engine. A client posts before each machine instruction of the round in which the engine
-// stops polling the client's queue. The engine must not miss the request. In the same way a polling thread falls asleep before
-// each instruction of the round that completes its request, and must be woken. The round runs in single steps, so the test is
-// deterministic.
+// Tests the doorbell rule with the real engine. The round in which the engine stops polling a queue runs instruction
+// by instruction. The client posts before each of these instructions, one per run. The engine must not miss the
+// request. Similarly, a polling thread goes to sleep before each instruction of the round that completes its request,
+// and the engine must wake the thread. The single steps make the test deterministic.
 #include "fixture.hpp"
 
 #if defined(__x86_64__) && defined(__linux__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
@@ -17,7 +17,7 @@ namespace {
 
 #ifdef ROCI_SINGLE_STEPS
 
-/// Runs a function and interrupts it before a given instruction to run another function.
+/// Runs a function and interrupts it before a given instruction. At the interruption it runs another function.
 class Interleaver {
 public:
     Interleaver() {
@@ -27,8 +27,8 @@ public:
         sigaction(SIGTRAP, &a, &before_);
     }
     ~Interleaver() { sigaction(SIGTRAP, &before_, nullptr); }
-    /// Runs `fn`, and `other` before instruction `at` of `fn`. If `fn` has fewer instructions, returns false and does not run
-    /// `other`.
+    /// Runs `fn`, and runs `other` before instruction `at` of `fn`. If `fn` has fewer instructions, does not run
+    /// `other` and returns false.
     template <class Fn>
     [[nodiscard]] bool run(uint64_t at, const std::function<void()>& other, Fn&& fn) {
         left_ = at;
@@ -55,7 +55,8 @@ struct WakeUp : PairTest {
     WakeUp() { join(); }
     bool watched() const { return qa.sq.shared->idle == 0; }
     void poll_engine() { world.host(0).engine(0).poll(world.now()); }
-    /// Executes one WRITE and returns its status. Afterwards the engine polls the queue for some more rounds.
+    /// Executes one WRITE and returns its status. When the function returns, the engine still polls the queue for
+    /// some rounds.
     WcStatus once() {
         a.client.post_send(qa, write_);
         return a.wait_status();
@@ -66,7 +67,7 @@ struct WakeUp : PairTest {
         for (; watched(); ++n) poll_engine();
         return n;
     }
-    /// Posts at each instruction of the round in which the engine stops polling the queue.
+    /// Posts before each instruction of the round in which the engine stops polling the queue.
     void post_everywhere(WcStatus expected) {
         ASSERT_EQ(once(), expected);
         const uint32_t rounds = rounds_to_rest();
@@ -87,7 +88,7 @@ struct WakeUp : PairTest {
         EXPECT_FALSE(watched());
         EXPECT_GT(at, 100u) << "so many instructions a round has at least";
     }
-    /// Lets the program fall asleep at each instruction of the round that completes its request.
+    /// Makes the program go to sleep before each instruction of the round that completes its request.
     void sleep_everywhere(WcStatus expected) {
         engine::Engine& engine = world.host(0).engine(0);
         const uint32_t* word = nullptr;

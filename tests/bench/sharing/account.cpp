@@ -21,15 +21,15 @@ std::string output_of(const std::string& command) {
     return text;
 }
 
-/// Returns function and line of a code address as addr2line (binutils) reports them. Without addr2line returns the address in the
-/// program.
+/// Returns the function and the line of a code address, as addr2line (binutils) prints them. If addr2line is not
+/// installed, returns the address within the program.
 std::string source_of(const void* code) {
     if (code == nullptr) return "-";
     ElfW(Addr) base = 0;
     dl_iterate_phdr([](dl_phdr_info* i, size_t, void* out) { return *static_cast<ElfW(Addr)*>(out) = i->dlpi_addr, 1; }, &base);
     char program[4096] = {}, at[32];
     if (readlink("/proc/self/exe", program, sizeof program - 1) < 0) return "-";
-    // 1 is subtracted, because `code` is a return address and the call is before it.
+    // `code` is a return address, and the call is before it. So 1 is subtracted.
     std::snprintf(at, sizeof at, "%#zx", size_t(reinterpret_cast<uintptr_t>(code) - base - 1));
     const std::string text = output_of("addr2line -fCse '" + std::string(program) + "' " + at + " 2>/dev/null");
     return text.empty() ? at : text;

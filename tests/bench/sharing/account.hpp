@@ -1,4 +1,4 @@
-// Sums the moves of cache lines per data structure, and compares the moves per message with the permitted numbers.
+// Adds up the moves of cache lines per data structure. Compares the moves per message with the permitted numbers.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace roci::sharing {
 
-/// The permitted number of moves of a structure's lines per message, and the reason.
+/// The permitted number of moves per message of the lines of a structure, and the reason.
 struct Limit {
     const char* structure;
     double most;
@@ -21,24 +21,25 @@ struct Limit {
 
 class Account {
 public:
-    /// Counts the moves during `messages` messages, after `warm_up` messages. The first `engines` cores are engines.
+    /// Counts the moves during `messages` messages, after a warm-up of `warm_up` messages. The first `engines` cores
+    /// run engines.
     Account(uint32_t engines, uint64_t warm_up, uint64_t messages) : engines_(engines), warm_up_(warm_up), messages_(messages) {}
     Lines& lines() { return lines_; }
 
-    /// Names a range of memory. Lines without a name are counted as kUnnamed and must not move.
+    /// Gives a name to a range of memory. Lines without a name are counted as kUnnamed. They must not move.
     void name(const void* from, size_t bytes, const char* structure);
-    /// Called once per message, when the message is complete.
+    /// Must be called once per message, when the message is complete.
     void completed();
     /// Returns true if all messages of the measurement are complete.
     bool over() const { return done_ >= warm_up_ + messages_; }
 
-    /// Returns the moves per structure.
+    /// Returns the moves by structure.
     std::map<std::string, Moves> rows() const;
-    /// Returns the number of false moves and of moves between engines, which should be 0. For a line with both, adds only the
-    /// larger number.
+    /// Returns the number of false moves plus the number of moves between engines. Both should be 0. If a line has
+    /// both kinds, only the larger of its two numbers is added.
     uint64_t wrong() const;
     double a_message(uint64_t moves) const { return double(moves) / double(messages_); }
-    /// Returns a text per violation.
+    /// Returns one text per violation of the limits.
     std::vector<std::string> faults(std::span<const Limit> limits) const;
 
 private:

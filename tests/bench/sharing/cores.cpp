@@ -9,12 +9,12 @@
 namespace roci::sharing {
 namespace {
 
-/// A core makes two accesses per nanosecond. A fetch makes the core wait 60 ns for the line.
+/// A core makes two accesses per nanosecond. A fetch of a line takes 60 ns.
 constexpr uint64_t kTicksPerNs = 2, kFetchTicks = 120;
-/// A core may run ahead of the others by a random number of ticks below kAhead.
+/// The clock of a core may be ahead of the other clocks by a random number of ticks below kAhead.
 constexpr uint64_t kAhead = 24;
-/// A store waits in the store buffer for its cache line. When the line arrives, the core makes this many accesses before another
-/// core may take the line, because later stores to the line are executed at the same time.
+/// A store waits in the store buffer for its cache line. Later stores to this line are executed together with it. So
+/// the core makes kTogether accesses after the line has arrived, before another core may take the line.
 constexpr uint64_t kTogether = 16;
 constexpr size_t kStack = 1 << 20;
 
@@ -31,16 +31,16 @@ struct Machine {
     std::vector<Core> cores;
     ucontext_t outside{};
     uint32_t current = 0;
-    uint64_t leave_at = 0;  ///< clock at which the current core must give way
+    uint64_t leave_at = 0;  ///< clock value at which the current core must stop and another core runs
     uint64_t random = 0x9e3779b97f4a7c15;
-    bool inside = false;  ///< true: accesses are not reported, because the model or the benchmark makes them
+    bool inside = false;  ///< the model or the benchmark makes accesses, which are not reported
 
     uint64_t jitter() {
         random ^= random << 13, random ^= random >> 7, random ^= random << 17;
         return random % kAhead;
     }
-    /// Chooses the core with the earliest clock among those that have not ended. This core may run until it is some ticks ahead
-    /// of the next core. Returns false if all cores have ended.
+    /// Chooses the core with the earliest clock among the cores that have not ended. This core may run until its
+    /// clock is some ticks ahead of the next clock. Returns false if all cores have ended.
     bool elect() {
         uint64_t first = UINT64_MAX, second = UINT64_MAX;
         for (uint32_t i = 0; i < cores.size(); ++i) {
@@ -89,8 +89,8 @@ void run_cores(Lines& lines, std::vector<std::function<void()>> bodies) {
 void touch(const void* p, uint64_t n, Access kind, const void* where) {
     Machine* m = machine;
     if (m == nullptr || m->inside || n == 0) return;
-    // If the core is too far ahead, the other cores run first. No other core may run between the access in the model and the
-    // access to memory.
+    // If the clock of this core is too far ahead, the other cores run first. No other core may run between the access
+    // in the model and the access to memory.
     if (++m->cores[m->current].clock > m->leave_at) m->give_way();
     m->inside = true;
     const auto at = reinterpret_cast<uintptr_t>(p);

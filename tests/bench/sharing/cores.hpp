@@ -1,6 +1,6 @@
-// A machine with a few cores, simulated in one thread. Each core is a fiber with its own clock, and the core with the earliest
-// time runs. An access of instrumented code takes one tick. To fetch a line from another core takes many ticks. So the accesses
-// of the cores interleave as on real cores, and every run is the same.
+// A machine with a few cores, simulated in one thread. Each core is a fiber with its own clock. The core with the
+// earliest clock runs. An access of instrumented code takes one tick. A fetch of a line from another core takes many
+// ticks. So the accesses of the cores alternate as on real cores. Every run is the same.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,15 @@
 
 namespace roci::sharing {
 
-/// Runs all bodies to their end, one per core, and reports their accesses to `lines`.
+/// Runs each body on a core until all bodies have returned. Reports their accesses to `lines`.
 void run_cores(Lines& lines, std::vector<std::function<void()>> bodies);
 
-/// Called by instrumented code (hooks.cpp). Does nothing outside run_cores().
+/// Reports an access to the model. Instrumented code calls this function (hooks.cpp). Outside run_cores() it does
+/// nothing.
 void touch(const void* p, uint64_t n, Access kind, const void* where);
 
-/// Suspends the model while the object exists. The benchmark's own code that runs on a core uses it.
+/// While an object of this class exists, accesses are not reported. Used by code of the benchmark that runs on a
+/// core.
 class Unseen {
 public:
     Unseen();

@@ -1,5 +1,6 @@
-// The heap of the program `sharing`. It knows which objects may share a cache line with a neighbour: those that are not aligned
-// to lines. glibc's heap decides by chance whether they do. These objects get memory of their own, which is never used again.
+// The heap of the program `sharing`. It can tell which objects may share a cache line with another object: those that
+// are not aligned to lines. In glibc's heap, chance decides whether they share a line. Here such an object gets
+// separate memory, which is never used again.
 #include "heap.hpp"
 
 #include <cstddef>

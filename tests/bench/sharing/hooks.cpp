@@ -1,7 +1,7 @@
-// The functions that code calls if gcc compiles it with -fsanitize=thread. They replace the sanitizer's runtime and report each
-// access to the model. The hooks of plain loads and stores only report; the code itself then makes the access. The hooks of
-// atomics also execute them. memcpy, memmove, memset and memcmp remain calls of libc (-fno-builtin-…); the linker redirects these
-// calls to the wrappers below.
+// The functions that code calls if gcc compiles it with -fsanitize=thread. They replace the runtime of the sanitizer
+// and report each access to the model. The hooks of plain loads and stores only report. The code itself then makes
+// the access. The hooks of atomics also execute the access. memcpy, memmove, memset and memcmp remain calls of libc
+// (-fno-builtin-…). The linker redirects these calls to the wrappers below.
 #include <atomic>
 #include <cstddef>
 #include <cstdint>

@@ -3,8 +3,8 @@
 //   fetch    a core reads or prefetches a line that it does not hold and another core holds
 //   take     a core writes a line that another core holds, or prefetches such a line for writing
 //
-// The stay of a line at a core ends at the next take by any core. The model then classifies the move that began the stay, by the
-// bytes that the core accessed during the stay:
+// The stay of a line at a core ends when any core takes the line. The model then classifies the move that began the
+// stay. The class depends on the bytes that the core accessed during the stay:
 //   shared   the core read bytes that another core writes, or wrote bytes that another core reads or writes
 //   false    the core accessed only bytes that are not shared in this way: they should be in another line
 //   in vain  the core accessed no byte: the line was prefetched and not needed, or was lost too soon
@@ -23,7 +23,7 @@ enum class Access : uint8_t { read, write, prefetch, prefetch_to_write };
 /// The number of moves of a line.
 struct Moves {
     uint64_t fetches = 0, takes = 0;
-    uint64_t falsely = 0, in_vain = 0;  ///< fetches and takes of the classes "false" and "in vain"
+    uint64_t falsely = 0, in_vain = 0;  ///< moves of the class "false" and of the class "in vain"
     uint64_t all() const { return fetches + takes; }
     void add(const Moves& m) {
         fetches += m.fetches, takes += m.takes;
@@ -38,12 +38,12 @@ struct Bytes {
 };
 
 struct Line {
-    /// The time from the moment at which a core gets the line until the next take by any core.
+    /// The time from the arrival of the line at a core until any core takes the line.
     struct Stay {
-        bool moved = false;  ///< true if the line came from another core while moves were counted
+        bool moved = false;  ///< the line came from another core while moves were counted
         Bytes touched;
     };
-    uint8_t holders = 0;  ///< one bit per core
+    uint8_t holders = 0;  ///< cores that hold the line, one bit per core
     uint8_t writer = 0;   ///< the core that wrote last
     std::array<Stay, kCores> stay;
     std::array<Bytes, kCores> ever;
@@ -55,7 +55,8 @@ struct Line {
 
 class Lines {
 public:
-    /// The cost of an access: nothing, a fetch or a take. In access(), `bytes` has one bit per accessed byte of the line.
+    /// The cost of an access: nothing, a fetch or a take. The argument `bytes` of access() has one bit per accessed
+    /// byte of the line.
     enum class Cost : uint8_t { none, fetch, take };
     Cost access(uint32_t core, uintptr_t line, uint64_t bytes, Access kind, const void* where);
     /// Resets the numbers of moves to zero.

@@ -40,7 +40,7 @@ void publish_sends(End& e) {
     if (e.sq.publish()) (void)abi::ring_doorbell(e.bell, e.slot);
 }
 
-/// Sends a short message inline, as programs with a need for low latency do.
+/// Sends a short message inline, as programs do that need a low latency.
 void send_inline(End& from, const End& to, WrOpcode opcode, uint8_t content) {
     std::byte payload[kBytes];
     std::memset(payload, content, sizeof payload);
@@ -52,7 +52,7 @@ void send_inline(End& from, const End& to, WrOpcode opcode, uint8_t content) {
     publish_sends(from);
 }
 
-/// Polls one completion of this end. Returns 1 if a message arrived, -1 if a request failed, else 0.
+/// Polls one completion of this end. Returns 1 if a message has arrived, -1 if a request has failed, and 0 otherwise.
 int take(End& e) {
     abi::Cqe c;
     if (!poll(*e.cq, c)) return 0;
@@ -62,13 +62,13 @@ int take(End& e) {
     return 1;
 }
 
-/// Waits until a message arrives or all messages of the measurement are counted (Account::over). Then reads the message buffer.
-/// Returns false if a request failed.
+/// Waits until a message arrives, or until all messages of the measurement are counted (Account::over). Then reads
+/// the message buffer. Returns false if a request has failed.
 bool receive(End& e, WrOpcode opcode, uint8_t content, const Account& account) {
     int got = 0;
     while (got == 0 && !account.over()) {
         got = take(e);
-        if (opcode == WrOpcode::rdma_write && got == 0)  // a WRITE's target gets no completion, so the last byte tells
+        if (opcode == WrOpcode::rdma_write && got == 0)  // the target of a WRITE gets no completion, so it reads the last byte
             got = std::atomic_ref(e.buffer[kBytes - 1]).load(std::memory_order_acquire) == std::byte{content} ? 1 : 0;
     }
     std::byte copy[kBytes];

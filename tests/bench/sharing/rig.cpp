@@ -44,8 +44,8 @@ Rig::Rig(const Case& c, Account& account) : world_(options(c)) {
         p.left = add_side(host, 0, c, account);
         p.right = add_side(host, 1, c, account);
     }
-    // Creates all QPs of one side first. The conductor chooses the engine with the fewest QPs, so both ends of a pair get the
-    // same engine.
+    // All QPs of one side are created first. The conductor chooses the engine that has the fewest QPs. So both ends
+    // of a pair get the same engine.
     std::vector<sim::Qp*> qps;
     for (uint32_t i = 0; i < c.qps; ++i) {
         Program& p = programs_[i % programs_.size()];
@@ -62,7 +62,7 @@ Rig::Rig(const Case& c, Account& account) : world_(options(c)) {
 abi::CqConsumer Rig::add_side(sim::Host& host, uint32_t device, const Case& c, Account& account) {
     Side s{.client = std::make_unique<sim::Client>(host, device)};
     s.pd = s.client->alloc_pd();
-    // The CQs are short, so that all entries have been used before moves are counted.
+    // The CQs are so short that all their entries have been used before moves are counted.
     s.cq = &s.client->create_cq(c.ping_pong ? 32 : device == 0 ? c.qps * kBatches * 2 : c.qps * kMessages);
     for (uint32_t e = 0; e < c.engines; ++e) account.name(s.client->doorbells(e), sizeof(abi::DoorbellPage), "doorbells");
     abi::CqConsumer& ring = s.cq->ring;

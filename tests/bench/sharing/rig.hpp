@@ -1,5 +1,5 @@
-// Runs the real engine in the real lcore loop, the conductor, and programs at the client's end of the rings. Each engine and each
-// program has its own core. The functions of libibverbs and the kernel are missing.
+// Runs the real engine in the real lcore loop, the conductor, and programs that use the client's end of the rings.
+// Each engine and each program has its own core. Not included are the functions of libibverbs and the kernel.
 #pragma once
 
 #include <memory>
@@ -19,7 +19,7 @@ struct Case {
     const char* name;
     abi::WrOpcode opcode;
     bool ping_pong;         ///< true: one message at a time, back and forth; false: batches
-    uint32_t engines, qps;  ///< `qps`: pairs of QPs in total
+    uint32_t engines, qps;  ///< `qps` is the total number of pairs of QPs
     bool one_program;       ///< true: one program with one pair of CQs uses all engines; false: one program per engine
     std::span<const Limit> limits;
 };
@@ -27,8 +27,8 @@ struct Case {
 inline constexpr uint32_t kBytes = 64, kBatch = 32, kBatches = 2, kMessages = kBatch * kBatches, kSignalEvery = 32,
                           kReceivesAhead = 16;
 
-/// One end of a connected pair of QPs, as the program sees it. The struct has its own cache lines, because the program is
-/// normally another process than the engine.
+/// A program's part of one end of a connected pair of QPs. The struct has separate cache lines, because the program
+/// and the engine are normally different processes.
 struct alignas(kLine) End {
     abi::SqProducer sq;
     abi::RqProducer rq;
@@ -36,7 +36,7 @@ struct alignas(kLine) End {
     uint32_t slot = 0;
     abi::CqConsumer* cq = nullptr;
     uint32_t index = 0;           ///< index of the pair in its program
-    std::byte* buffer = nullptr;  ///< memory of kMessages messages
+    std::byte* buffer = nullptr;  ///< memory for kMessages messages
     uint32_t lkey = 0, rkey = 0;
     uint32_t posted = 0;
 };
@@ -48,8 +48,8 @@ struct alignas(kLine) Program {
 class Rig {
 public:
     Rig(const Case& c, Account& account);
-    /// Runs engines and programs until all messages of the measurement are counted (Account::over). Returns false if a message
-    /// failed.
+    /// Runs engines and programs until all messages of the measurement are counted (Account::over). Returns false if
+    /// a message has failed.
     bool run(const Case& c, Account& account);
 
 private:
@@ -62,15 +62,16 @@ private:
     abi::CqConsumer add_side(sim::Host& host, uint32_t device, const Case& c, Account& account);
     sim::Qp& add_end(std::vector<End>& ends, Side& side, abi::CqConsumer& cq, Account& account);
 
-    std::vector<std::unique_ptr<bench::MemoryWire>> wires_;  ///< one per engine
+    std::vector<std::unique_ptr<bench::MemoryWire>> wires_;  ///< one wire per engine
     pmd::HugeChunks chunks_;                                 ///< huge pages, as in rocid
     sim::World world_;
-    std::vector<Side> sides_;  ///< two per program
+    std::vector<Side> sides_;  ///< two sides per program
     std::vector<Program> programs_;
     abi::EnginePage* page_ = nullptr;
 };
 
-/// Run a program until all messages of the measurement are counted (program.cpp). Return false if a message failed.
+/// Run a program until all messages of the measurement are counted (program.cpp). Return false if a message has
+/// failed.
 bool ping_pong(Program& p, abi::WrOpcode opcode, Account& account);
 bool stream(Program& p, abi::WrOpcode opcode, Account& account);
 

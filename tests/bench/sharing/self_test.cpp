@@ -1,4 +1,4 @@
-// Tests the model with layouts whose costs are known.
+// Tests the model with memory layouts whose costs are known.
 #include "self_test.hpp"
 
 #include <atomic>
@@ -12,7 +12,7 @@ namespace {
 constexpr uint64_t kRounds = 500;
 constexpr Limit kThereAndBack[] = {{"memory", 2.1, "a line there and back"}}, kOneWay[] = {{"memory", 1.5, "too little"}};
 
-/// A bad layout: each of two cores uses its own word, and both words are in one line.
+/// A bad layout: each of two cores uses a different word, but both words are in the same line.
 struct alignas(kLine) TwoWritersInALine {
     uint32_t first = 0, second = 0;
 };
@@ -28,7 +28,7 @@ void count_up(uint32_t& word, Account& account) {
     }
 }
 
-/// Runs `first` and `second` on two cores, of which the first `engines` are engines. Returns the violations.
+/// Runs `first` and `second` on two cores. The first `engines` cores count as engines. Returns the violations.
 std::vector<std::string> faults_of(uint32_t engines, std::span<const Limit> limits, void* memory, size_t bytes,
                                    const std::function<void(Account&)>& first, const std::function<void(Account&)>& second) {
     Account account(engines, kRounds, kRounds);
@@ -45,7 +45,8 @@ std::vector<std::string> faults_of_writers(uint32_t engines) {
         [&](Account& a) { count_up(x.second, a); });
 }
 
-/// One core sets a word and the other core resets it, in turn. Each change costs a fetch and a take. Returns the violations.
+/// One core sets a word, and the other core resets it, in turn. Each change costs a fetch and a take. Returns the
+/// violations.
 std::vector<std::string> faults_of_flag(std::span<const Limit> limits) {
     alignas(kLine) uint32_t flag = 0;
     const auto turn = [&flag](Account& a, uint32_t mine) {
@@ -59,7 +60,8 @@ std::vector<std::string> faults_of_flag(std::span<const Limit> limits) {
         0, limits, &flag, sizeof flag, [&](Account& a) { turn(a, 0); }, [&](Account& a) { turn(a, 1); });
 }
 
-/// Returns true if the model detects a useless move: one core prefetches a line, and the other takes it back before its use.
+/// Returns true if the model detects a useless move. One core prefetches a line, and the other core takes the line
+/// back before the first core uses it.
 bool sees_what_is_in_vain() {
     Lines lines;
     lines.access(0, 0, 1, Access::write, nullptr);

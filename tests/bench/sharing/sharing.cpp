@@ -1,8 +1,8 @@
 // Counts the cache lines that move between engines and programs per message, by data structure (account.hpp).
 //   sharing            prints a table
 //   sharing --json     prints figures for `./dev bench`
-// The exit status is 1 if the model fails its own test, a message fails, a line moves that must not move or moves too often, or
-// an engine writes an object that may share a line with another object (heap.hpp).
+// The exit status is 1 in four cases: the model fails its own test, a message fails, a line moves that must not move
+// or moves too often, or an engine writes an object that may share a line with another object (heap.hpp).
 #include <cstdio>
 #include <exception>
 #include <string_view>
@@ -16,8 +16,8 @@ namespace {
 
 using abi::WrOpcode;
 
-// The permitted moves per message. A line that the other side reads and that is then written again moves twice: by a fetch and by
-// a take.
+// The permitted moves per message. If the other side reads a line and the line is then written again, the line moves
+// twice: by a fetch and by a take.
 constexpr double kSome = 0.1;  ///< tolerance for moves that depend on timing
 constexpr const char* kSlot = "a WQE is one line";
 constexpr const char* kInlineSlot = "a WQE with 64 bytes inline is two lines";
@@ -60,8 +60,8 @@ constexpr Case kCases[] = {
     {"read.64B.two_engines", WrOpcode::rdma_read, false, 2, 16, false, kReadBatches},
     {"send.64B.two_engines_one_cq", WrOpcode::send, false, 2, 16, true, kSendBatches},
 };
-/// Moves are counted during kCounted messages, after kWarmUp messages without counting. During the warm-up both sides use every
-/// slot and entry once.
+/// Moves are counted during kCounted messages. Before that, kWarmUp messages pass without counting. During them both
+/// sides use every slot and every entry once.
 constexpr uint64_t kWarmUp = 5'000, kCounted = 5'000;
 
 void print(const Case& c, const Account& account, const Moves& all) {
@@ -81,8 +81,8 @@ void report_figures(const Case& c, const Account& account, const Moves& all) {
     bench::report(name + "all", account.a_message(all.all()), "moves/msg");
 }
 
-/// Returns false if a message failed, or if a line moves that must not move or moves too often. Adds the wrong moves
-/// (Account::wrong) per message to `wrong`.
+/// Returns false if a message has failed, or if a line moves that must not move or moves too often. Adds the wrong
+/// moves (Account::wrong) per message to `wrong`.
 bool measure(const Case& c, bool json, double& wrong) {
     Account account(c.engines, kWarmUp, kCounted);
     Rig rig(c, account);

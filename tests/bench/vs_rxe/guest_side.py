@@ -1,4 +1,4 @@
-"""A guest with the kernel's Soft-RoCE and Rocinante, and programs that run in it."""
+"""A guest with the kernel's Soft-RoCE and Rocinante, and the programs that run in the guest."""
 import json
 import os
 import pathlib
@@ -24,8 +24,9 @@ echo "guest: ready"
 while :; do sleep 3600; done
 '''
 
-# Runs one server and one client. pair() sets the variables. $SP $SC is the server's command, and $CP $CC $ADDR the client's. SP and CP are words
-# before a program, such as `roci run --`. The server listens on TCP port PORT. The client may run for LIMIT seconds.
+# Runs one server and one client. pair() sets the variables. $SP $SC is the command of the server. $CP $CC $ADDR is
+# the command of the client. SP and CP are prefixes of commands, such as `roci run --`. The server listens on TCP port
+# PORT. The client may run for LIMIT seconds.
 PAIR = r'''
 hex=$(printf %04X $PORT)
 setsid $SP $SC >/tmp/pair.s 2>&1 </dev/null & server=$!
@@ -117,7 +118,7 @@ class Bench:
     # ---- rocid --------------------------------------------------------------------------------------------------------
 
     def rocid(self, name, words, netns='', config=''):
-        """Starts a rocid. Raises Failed with the end of its log if it does not start."""
+        """Starts a rocid. If it does not start, raises Failed with the end of its log."""
         self.end_rocid(name)
         log, socket = f'/tmp/{name}.log', f'/run/{name}.sock'
         if config:
@@ -139,7 +140,7 @@ class Bench:
             self.guest.run(f'kill -CONT {pid}; kill {pid}; n=0; while kill -0 {pid} 2>/dev/null && [ $n -lt 50 ]; do n=$((n+1)); sleep 0.1; done; kill -KILL {pid} 2>/dev/null', 30)
 
     def only(self, names):
-        """Continues the rocids in `names`. Stops the others, so that they use no CPU time."""
+        """Continues the rocids in `names`. Stops the other rocids, so that they use no CPU time."""
         words = []
         for name, pid in self.rocids.items():
             if name in names and name not in self.running:
@@ -174,9 +175,9 @@ class Bench:
         return output, {'host_cpu': cpu, 'wall': wall, 'guest_cpu': busy('@@AFTER') - busy('@@BEFORE')}
 
     def perftest(self, end, program, options, n, limit=60):
-        """Runs a perftest. Returns (figure, costs). The figure is in MiB/s or µs."""
+        """Runs a perftest. Returns (figure, costs). The unit of the figure is MiB/s or µs."""
         self.port += 1
-        extra = getattr(end, 'options', '')  # the last -m counts
+        extra = getattr(end, 'options', '')  # perftest uses the last -m
         words = [f'{program} -F -d {dev} -x {gid} -p {self.port} -n {n} {options} {extra}' for dev, gid in ((end.devices[1], end.gids[1]), (end.devices[0], end.gids[0]))]
         output, costs = self.pair(end, words[0], words[1], end.address, self.port, limit)
         rows = [l.split() for l in output.splitlines() if re.match(r'\s*\d+\s+\d+\s+[\d.]', l)]
@@ -193,7 +194,8 @@ class Bench:
         return float(re.findall(r'([\d.]+) Kbits/sec.*receiver', output)[-1]) * 1000 / 8 / 2**20, costs
 
     def figure(self, end, row):
-        """Measures a figure once. If the time per iteration is unknown, first finds it by one or two runs whose figures are dropped."""
+        """Measures a figure once. If the time per iteration is unknown, first measures it by one or two runs, whose
+        figures are not used."""
         if end.name == 'tcp':
             return self.iperf(end, self.options.seconds)
         key = f'{self.options.cpu}{self.options.smp if self.options.smp != 2 else ""}{row.section}: {row.name} {end.name}'
@@ -201,7 +203,7 @@ class Bench:
             first, latency = row.first, 'lat' in row.program
             got = self.perftest(end, row.program, row.options, first)
             each = self.each(row, got, latency)
-            if not latency and 1 / each > first * 8:  # the first run was too short to be exact
+            if not latency and 1 / each > first * 8:  # the first run was too short for an exact time
                 got = self.perftest(end, row.program, row.options, min(int(0.5 / each), first * 50))
                 each = self.each(row, got, latency)
             self.calibrated[key] = each
@@ -212,5 +214,5 @@ class Bench:
         return got
 
     def each(self, row, got, latency):
-        """Returns the seconds per iteration, from the result of perftest()."""
+        """Returns the time per iteration in seconds. `got` is the result of perftest()."""
         return 2 * got[1]['avg'] / 1e6 if latency else row.size * row.qps / max(got[0], 1e-3) / 2**20

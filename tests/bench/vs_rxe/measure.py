@@ -1,4 +1,5 @@
-"""Measures the figures of vs_rxe. A figure is the median of several rounds. Each round measures all ends (rows.py) in turn."""
+"""Measures the figures of vs_rxe. A figure is the median of several rounds. Each round measures all ends (rows.py)
+one after the other."""
 import json
 import re
 import statistics
@@ -54,7 +55,8 @@ class Measurement:
         self.notes.append(text)
 
     def row(self, section, row, ends, kind=None):
-        """Runs the ends in turn. Returns {end: median}, or None if --only excludes the row or --list is set."""
+        """Measures the ends in turn. Returns {end: median}. Returns None if --only excludes the row or if --list is
+        set."""
         name = f'{section}: {row.name}' if row else f'{section}'
         if not self.wanted.search(name):
             return None
@@ -180,7 +182,8 @@ class Measurement:
     # ---- 4
 
     def cpu(self):
-        """Measures CPU seconds per GiB: the difference between a long and a short run, which does not include start-up."""
+        """Measures the CPU time in seconds per GiB. It is the difference between a long run and a short run, which
+        does not include the start of the programs."""
         run = 'roci run --socket /run/lb.sock --'
         groups = (('4 CPU loopback', (End('rxe', ('rxel', 'rxel'), ('10.63.0.1', '10.63.0.1')),
                                       End('roci', ('roci0', 'roci1'), ('10.77.0.1', '10.77.0.2'), run, run, rocids=('lb',)))),

@@ -1,11 +1,12 @@
-"""Classes of the rows of vs_rxe: an end is two devices and the way to run programs over them, and a row is one figure."""
+"""Classes for the rows of vs_rxe. An end consists of two devices and of the prefixes of programs that use them. A row
+is one figure."""
 import re
 
 from guest_side import Failed
 
 
 class End:
-    """Two devices and the way to run programs over them."""
+    """Two devices, and the prefixes of programs that use these devices."""
 
     def __init__(self, name, devices, addresses, server='', client='', address='127.0.0.1', rocids=()):
         self.name, self.devices, self.addresses, self.server, self.client, self.address, self.rocids = name, devices, addresses, server, client, address, rocids
@@ -31,7 +32,7 @@ class Row:
 
 
 class EndWith:
-    """An end whose programs get `options` after all other options."""
+    """An end whose programs get the arguments `options` after all other arguments."""
 
     def __init__(self, end, options):
         self.__dict__.update(end.__dict__)

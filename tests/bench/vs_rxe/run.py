@@ -65,7 +65,7 @@ def measure(g, options):
 
 def main():
     options = parse()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # ends the guest
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the exit ends the guest
     if options.list:
         measure(None, options)
         return 0

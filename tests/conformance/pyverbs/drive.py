@@ -9,8 +9,9 @@ import unittest
 
 
 def traffic_between(base, utils, context_type, device, peer, gid):
-    """Makes ends alternate: the first end of a test uses `device`, the next one `peer`. If a test uses the GID of one device as
-    destination, the GID of the other device replaces it."""
+    """Makes the ends use the devices in turn: the first end of a test uses `device`, the next end uses `peer`. If a
+    test uses the GID of one of the devices as a destination, the function replaces the GID by that of the other
+    device."""
     own, other = (context_type(name=name).query_gid(1, gid) for name in (device, peer))
     route_type = base.GlobalRoute
 
@@ -38,8 +39,8 @@ def traffic_between(base, utils, context_type, device, peer, gid):
 
 
 def addresses_from_gids(base, context_type):
-    """Takes the address from the GID. The suite takes the address from the kernel interface of a device, but our devices may have no
-    interface."""
+    """Makes the suite compute a device's address from its GID. The suite itself reads the address of the device's
+    kernel interface, but our devices may have no interface."""
     def get_ip_mac(case, dev, port, idx):
         gid = context_type(name=dev).query_gid(port, idx).gid.replace(':', '')
         mapped = gid.startswith('0' * 20 + 'ffff')

@@ -20,13 +20,14 @@ sys.path.insert(0, str(HERE.parent))
 import lab  # noqa: E402
 
 SUITE = pathlib.Path('/usr/share/doc/rdma-core/tests')
-PYTHON = '/usr/bin/python3'  # the interpreter that has pyverbs; `python3` in PATH may be another one
+PYTHON = '/usr/bin/python3'  # the interpreter for which pyverbs is installed; `python3` in PATH may be another interpreter
 LIMIT = 600
 
 MODULES = ['test_device', 'test_addr', 'test_pd', 'test_cq', 'test_cq_events', 'test_cqex', 'test_qp', 'test_qpex', 'test_mr', 'test_atomic',
            'test_parent_domain', 'test_relaxed_ordering', 'test_fork', 'test_odp', 'test_shared_pd', 'test_tag_matching']
 
-# Tests that may skip: (pattern of the test's name, pattern of the reason that the suite gives, why the skip is correct).
+# Tests that may be skipped. A value contains the pattern of the test's name, the pattern of the reason that the suite
+# prints, and why the skip is correct.
 RAW = (r'.*', 'raw packet QPs are none of RDMA over Ethernet')
 DMABUF = (r'.*', 'there is no GPU whose memory could be exported')
 SKIPS = [
@@ -34,10 +35,10 @@ SKIPS = [
     (r'test_qpex\.QpExTestCase\.test_qp_ex_raw.*', *RAW),
     (r'test_mr\.DmaBuf.*', *DMABUF),
 ]
-# `least`: the minimum number of passed tests, so that a suite that shrinks or skips tests is not taken for a success.
+# `least` is the minimum number of passed tests. A suite that runs fewer tests must not count as a success.
 MODES = {
     'one': {'modules': MODULES, 'least': 139},
-    # Without test_shared_pd, because two of its three ends would use the same device.
+    # test_shared_pd is missing, because two of its three ends would use the same device.
     'two': {'modules': [m for m in MODULES if m != 'test_shared_pd'], 'least': 138},
     'cm': {'modules': ['test_rdmacm'], 'least': 10},
 }
@@ -87,12 +88,12 @@ def judge(mode, done):
 
 
 HUGE_PAGES = pathlib.Path('/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages')
-ENOUGH = 128  # huge pages of 2 MiB
+ENOUGH = 128  # number of huge pages of 2 MiB
 
 
 def reserve_huge_pages():
-    """Reserves huge pages, which some tests map themselves. Without the right to reserve huge pages those tests skip, and each skip
-    counts as a failure."""
+    """Reserves huge pages, because some tests map huge pages. If this process may not reserve them, these tests are
+    skipped, and each of these skips counts as a failure."""
     try:
         if int(HUGE_PAGES.read_text()) < ENOUGH:
             HUGE_PAGES.write_text(str(ENOUGH))

@@ -1,5 +1,5 @@
-// Wrong input to rdma_cm. Mistakes of a single call are rows of kRows, with the errno of the manual page or the kernel. The tests
-// use only the public API.
+// Tests of wrong input to rdma_cm. Errors of a single call are rows of kRows, with the errno of the manual page or of
+// the kernel. The tests use only the public API.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -44,7 +44,8 @@ struct Cm : testing::Test {
         }
         rdma_destroy_event_channel(channel);
     }
-    /// Waits for the next event and acknowledges it. Returns its type, or -1 if none comes within two seconds.
+    /// Waits for the next event and acknowledges it. Returns the type of the event, or -1 if no event comes within
+    /// two seconds.
     int next(int* status = nullptr, rdma_cm_id** who = nullptr) {
         pollfd p{channel->fd, POLLIN, 0};
         if (poll(&p, 1, 2000) != 1) return -1;
@@ -67,7 +68,7 @@ struct Cm : testing::Test {
     rdma_cm_id* id = nullptr;
 };
 
-/// A call that must fail with `error` on a new id.
+/// A call on a new id. The call must fail with `error`.
 struct Row {
     const char* name;
     std::function<int(rdma_cm_id*)> call;
@@ -79,7 +80,7 @@ sockaddr_in server = ipv4(kServer, kPort), nowhere = ipv4(kNowhere, 1), foreign 
 rdma_conn_param plain() {
     rdma_conn_param p{};
     static uint32_t qpn = 0x77;
-    p.qp_num = qpn++;  // a QP has one connection, so a second request with the same QP number would end the first connection
+    p.qp_num = qpn++;  // each request has a new QP number, because a QP has one connection; a second request would end the first
     return p;
 }
 int connect_plain(rdma_cm_id* id) {
@@ -164,7 +165,7 @@ TEST_F(Cm, AddressThatDoesNotRouteIsAnErrorOrItsEvent) {
     EXPECT_EQ(next(), RDMA_CM_EVENT_ADDR_ERROR);
 }
 
-// rdma_destroy_id leaves the groups of the id. Their memory must be freed.
+// rdma_destroy_id() leaves the multicast groups of the id. The library must free the memory of these groups.
 TEST_F(Cm, GroupsEndWithTheirId) {
     sockaddr_in here = ipv4(kServer, 0), group = ipv4("239.7.7.7", 0);
     const auto join_and_destroy = [&] {
@@ -175,7 +176,7 @@ TEST_F(Cm, GroupsEndWithTheirId) {
         ASSERT_EQ(next(), RDMA_CM_EVENT_MULTICAST_JOIN);
         ASSERT_EQ(rdma_destroy_id(member), 0);
     };
-    constexpr int kIds = 1000, kLeast = 64;  // kLeast: bytes that an id would leave behind at least
+    constexpr int kIds = 1000, kLeast = 64;  // kLeast: minimum number of bytes that a leak per id would have
     for (int i = 0; i < 100 && !HasFatalFailure(); ++i) join_and_destroy();
     const auto before = int64_t(mallinfo2().uordblks);
     for (int i = 0; i < kIds && !HasFatalFailure(); ++i) join_and_destroy();
@@ -273,8 +274,8 @@ TEST_F(Cm, PrivateDataThatDoesNotFit) {
     EXPECT_EQ(next(), RDMA_CM_EVENT_REJECTED);
 }
 
-/// Tests the limits of private data in rdma_accept() and rdma_reject(). After both calls were refused because of too much private
-/// data, the request must still be acceptable.
+/// Tests the limits of private data in rdma_accept() and rdma_reject(). Both calls are refused because of too much
+/// private data. After that, the program must still be able to accept the request.
 TEST_F(Cm, PrivateDataThatDoesNotFitAnAnswer) {
     constexpr uint8_t kMostAccept = 196, kMostReject = 148;
     sockaddr_in at = ipv4(kServer, kPort);
@@ -343,7 +344,8 @@ TEST_F(Cm, BacklogIsFullBeforeTheProgramLooks) {
 
 TEST_F(Cm, EventsMoveWithTheirId) {
     sockaddr_in to = ipv4(kServer, kPort);
-    ASSERT_EQ(rdma_resolve_addr(id, nullptr, generic(to), 2000), 0);  // the event stays unread
+    // The program does not read the event of this call before the migration.
+    ASSERT_EQ(rdma_resolve_addr(id, nullptr, generic(to), 2000), 0);
     rdma_event_channel* other = rdma_create_event_channel();
     ASSERT_EQ(rdma_migrate_id(id, other), 0);
     EXPECT_EQ(id->channel, other);
@@ -356,7 +358,8 @@ TEST_F(Cm, EventsMoveWithTheirId) {
     rdma_destroy_event_channel(other);
 }
 
-/// Waits until the thread is in the system call with this number. Returns false after a minute, or if the kernel does not say.
+/// Waits until the thread is in the system call with this number. Returns false after a minute, or if the kernel does
+/// not provide this information.
 bool until_in(pid_t thread, long number) {
     const std::string file = "/proc/self/task/" + std::to_string(thread) + "/syscall";
     const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
@@ -371,8 +374,8 @@ constexpr long kPause = SYS_pause;
 constexpr long kPause = SYS_ppoll;  // the system call of pause(3) on newer architectures
 #endif
 
-/// As in rping, a thread waits on a channel that another thread destroys. The waiting call must not return, and nothing may be
-/// logged.
+/// A thread waits on a channel that another thread destroys, as in rping. The waiting call must not return, and the
+/// library must log nothing.
 TEST_F(Cm, WhoWaitsOnADestroyedChannelStaysAndNothingIsLogged) {
     rdma_event_channel* doomed = rdma_create_event_channel();
     ASSERT_NE(doomed, nullptr);
@@ -391,7 +394,8 @@ TEST_F(Cm, WhoWaitsOnADestroyedChannelStaysAndNothingIsLogged) {
     EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
 }
 
-/// If CM_REMOVAL is set, connection_errors.py runs the test and ends rocid after the line "bound".
+/// This test runs only if CM_REMOVAL is set. connection_errors.py sets this variable and ends rocid after the line
+/// "bound".
 TEST_F(Cm, DeviceThatGoesAwayIsAnEvent) {
     if (std::getenv("CM_REMOVAL") == nullptr) GTEST_SKIP() << "run by itself, with CM_REMOVAL set";
     resolve_to(id, kServer, kPort);

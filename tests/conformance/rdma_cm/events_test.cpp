@@ -1,6 +1,6 @@
-// The contents of the events of connections and datagrams (rdma_get_cm_event(3)): parameters, private data and status, as in the
-// kernel's cma.c. The tests use only the public API, so they also run with the kernel's rdma_cm. The environment
-// variables CM_SERVER and CM_CLIENT give the addresses of the devices.
+// Tests of the events of connections and datagrams (rdma_get_cm_event(3)): parameters, private data and status, as in
+// the kernel's cma.c. The tests use only the public API, so they also run with the kernel's rdma_cm. The environment
+// variables CM_SERVER and CM_CLIENT contain the addresses of the devices.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -13,8 +13,8 @@
 namespace {
 
 constexpr uint16_t kPort = 7631;
-// Lengths of the private data in an event, per message that causes the event. Zeros pad the data to the size of the field in the
-// MAD (IBA 12.6). In a REQ, the addresses use the first 36 bytes of the field, so 56 of 92 bytes remain.
+// Lengths of the private data in an event, by the message that causes the event. Zeros extend the data to the size of
+// the MAD's field (IBA 12.6). In a REQ, addresses use the first 36 of the field's 92 bytes, so 56 bytes remain.
 constexpr uint8_t kInReq = 56, kInRep = 196, kInRej = 148, kInSidrReq = 180, kInSidrRep = 136;
 constexpr int kConsumerReject = 28, kNoSuchService = 8;
 
@@ -30,7 +30,7 @@ sockaddr_in ipv4(const char* text, uint16_t port) {
     return a;
 }
 
-/// An event and its private data, copied before the acknowledgement.
+/// An event with its private data. The data was copied before the event was acknowledged.
 struct Seen {
     int type = -1, status = 0;
     rdma_cm_id* id = nullptr;
@@ -115,7 +115,8 @@ rdma_conn_param offer(const char* text, uint32_t qpn) {
     return p;
 }
 
-/// Expects the parameters of offer(). The responder resources of one side are the initiator depth of the other side.
+/// Checks the parameters that offer() has sent. The responder resources of one side are the initiator depth of the
+/// other side.
 void expect_offer(const rdma_conn_param& got, uint32_t qpn) {
     EXPECT_EQ(got.responder_resources, 2);
     EXPECT_EQ(got.initiator_depth, 3);
@@ -194,8 +195,8 @@ TEST(CmEvents, OfDatagrams) {
     rdma_destroy_id(second.id);
 }
 
-/// If server and client share one device, the server must see the device's address as the address of the client. This test runs
-/// alone, with `roci run --single`.
+/// The server and the client use the same device. The server must then see the address of the device as the address
+/// of the client. This test needs `roci run --single`, so it does not run with the other tests.
 TEST(CmEvents, DISABLED_OnOneHost) {
     End server(RDMA_PS_TCP), client(RDMA_PS_TCP);
     server.listen(kPort + 3);

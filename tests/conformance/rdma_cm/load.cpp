@@ -1,12 +1,12 @@
-// Sets up and tears down many connections by address, as fast as possible. Prints the rate, and the number of connections that
-// failed, by event.
+// Makes and ends many connections by address, as fast as possible. Prints the rate, and the number of failed
+// connections per event.
 //
 //     cm_load server ADDRESS PORT
 //     cm_load client ADDRESS PORT TOTAL AT_ONCE [hold]
 //
-// The server runs until it is killed. The client sets up AT_ONCE connections at a time. With `hold` it tears down no
-// connection before each of the TOTAL connections is open or has failed. Each connection has an RC QP at both ends. The program
-// uses only the public API, so it runs with any provider.
+// The server runs until it is killed. The client keeps up to AT_ONCE connections in progress at the same time. With
+// `hold`, it ends no connection before each of the TOTAL connections is open or has failed. Each connection has an RC
+// QP at both ends. The program uses only the public API, so it runs with any provider.
 #include <netdb.h>
 #include <rdma/rdma_cma.h>
 #include <sys/resource.h>
@@ -73,7 +73,7 @@ void destroy(rdma_cm_id* id) {
     if (rdma_destroy_id(id) != 0) die("rdma_destroy_id");
 }
 
-/// An event that is copied and acknowledged, so that its id may be destroyed.
+/// A copy of an event. The event itself is acknowledged, so the program may destroy its id.
 struct Event {
     rdma_cm_event_type type;
     int status;

@@ -1,6 +1,7 @@
-// Rows that call a verb with one wrong argument. Each row has the expected error, and the call must change nothing. The rows are
-// in arguments_*.cpp; arguments_test.cpp runs them. The expected values are those of rdma-core's manual pages and of the kernel's
-// uverbs. If Soft-RoCE differs, the row has the value of Soft-RoCE and the reason.
+// Rows that call a verb with one wrong argument. A row contains the expected error. The call must change nothing. The
+// rows are in arguments_*.cpp, and arguments_test.cpp runs them. The expected errors are those of rdma-core's manual
+// pages and of the kernel's uverbs. If Soft-RoCE reports another error, the row also contains this error and the
+// reason.
 #pragma once
 
 #include <span>
@@ -9,20 +10,20 @@
 
 namespace verbs_test {
 
-/// How a verb reports an error.
+/// The way in which a verb reports an error.
 enum class Way : uint8_t {
     value,    ///< the verb returns the errno and also sets errno
-    header,   ///< an inline function of <infiniband/verbs.h> returns the errno before it calls any library
+    header,   ///< an inline function of <infiniband/verbs.h> returns the errno without a call of a library
     negative  ///< the verb returns -1 or NULL and sets errno
 };
 
-/// The result of a call: 0 or the errno that it reported, and the value of errno afterwards.
+/// The result of a call: 0 or the reported errno, and the value of errno after the call.
 struct Got {
     int error = 0;
     int left = 0;
 };
 
-/// The objects that the rows use.
+/// The objects that the rows use. A row must leave them unchanged.
 class Stage {
 public:
     Stage();
@@ -37,15 +38,15 @@ public:
     ibv_cq *on_channel = nullptr, *small = nullptr;
     ibv_mw *mw1 = nullptr, *mw2 = nullptr;
     ibv_ah* ah = nullptr;
-    ibv_mr* foreign = nullptr;  ///< a region of `other`
+    ibv_mr* foreign = nullptr;  ///< a region in the PD `other`
     ibv_mr* plain = nullptr;    ///< a region without IBV_ACCESS_MW_BIND
     ibv_device_attr device{};
     ibv_gid group{};
-    bool whole = true;  ///< true if all objects of the stage exist
+    bool whole = true;  ///< all objects of the stage exist
 
     /// Returns the state of the objects as text. A failed call must leave this text unchanged.
     std::string snapshot();
-    /// Sends a message from a to b. Returns true if it arrives and nothing else completes.
+    /// Sends a message from a to b. Returns true if the message arrives and no other request completes.
     bool works();
 };
 
@@ -55,13 +56,13 @@ struct Row {
     Way way;
     int error;
     Got (*call)(Stage&);
-    int at_rxe = -1;            ///< the error that Soft-RoCE reports instead; -1: the same error
-    const char* why = nullptr;  ///< reason of the difference or of kSkip
+    int at_rxe = -1;            ///< the error that Soft-RoCE reports; -1: the same error
+    const char* why = nullptr;  ///< reason for `at_rxe`
 };
-/// In Row::at_rxe: the row does not run on Soft-RoCE.
+/// Value of Row::at_rxe for a row that must not run on Soft-RoCE.
 inline constexpr int kSkip = -2;
 
-/// Converts a number to an enum that may lack this value.
+/// Converts a number to an enum, even if the enum has no such value.
 template <class Enum>
 Enum number(uint32_t value) {
     Enum out;
@@ -70,7 +71,7 @@ Enum number(uint32_t value) {
     return out;
 }
 
-// Returns the result of a call that should fail. Destroys the object if the call created one.
+// Returns the result of a call that should create no object. If the call has created an object, destroys it.
 template <class Object>
 Got made(Object* object, int (*destroy)(Object*)) {
     const Got got{object != nullptr ? 0 : errno, errno};

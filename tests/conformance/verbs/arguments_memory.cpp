@@ -11,7 +11,7 @@ using enum Way;
 Got mr(Stage& s, void* at, size_t length, int access) { return made(ibv_reg_mr(s.a.pd, at, length, access), ibv_dereg_mr); }
 Got mr(Stage& s, int access) { return mr(s, s.a.memory.data(), 4096, access); }
 
-/// Registers a new mapping that has the protection `protection`.
+/// Maps new memory with this protection and registers it.
 Got mapping(Stage& s, int protection, int access) {
     void* at = mmap(nullptr, 8192, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     const Got got = mr(s, at, 8192, access);

@@ -46,7 +46,7 @@ ibv_qp_attr to_rtr(const Stage& s) {
     return attr;
 }
 
-// init(), rtr() and rts() each try one transition of a QP that is in the preceding state.
+// Each of init(), rtr() and rts() tries one transition. The QP is in the state before this transition.
 template <class F>
 Got init(Stage& s, int mask, F spoil) {
     ibv_qp_attr attr{};

@@ -1,5 +1,5 @@
-// Runs the rows of arguments_*.cpp. With ROCI_OTHER_PROVIDER the rows run on Soft-RoCE. Differences are printed. A difference
-// that its row does not explain is a failure.
+// Runs the rows of arguments_*.cpp. If ROCI_OTHER_PROVIDER is set, the rows run on Soft-RoCE. The test prints each
+// difference. A difference without a reason in the row is a failure.
 #include <fcntl.h>
 
 #include <cstdio>
@@ -109,7 +109,8 @@ bool Stage::works() {
 
 namespace {
 
-/// Compares a result with the one that is expected of this provider. Prints the row if Soft-RoCE differs.
+/// Compares a result with the result that the row expects of this provider. If Soft-RoCE should differ, prints the
+/// row.
 void judge(const Row& row, const Got& got) {
     const std::string name = std::string(row.verb) + ", " + row.what;
     if (elsewhere()) {

@@ -6,7 +6,7 @@ namespace {
 
 using enum Way;
 
-/// Posts a send of 8 bytes to `qp`. If the call fails, *bad_wr must point to the request.
+/// Posts a send of 8 bytes to `qp`. If the call fails, *bad_wr must point to the posted request.
 template <class F>
 Got send(ibv_qp* qp, Stage& s, F spoil) {
     static ibv_sge sges[4096];

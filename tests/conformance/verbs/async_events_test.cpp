@@ -1,4 +1,4 @@
-// Asynchronous events: the element of each event, acknowledgement, and the end of rocid.
+// Tests of asynchronous events: the element in each event, the acknowledgement, and the end of rocid.
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/wait.h>
@@ -78,7 +78,7 @@ TEST_F(AsyncEvents, DestroyWaitsForTheAcknowledgement) {
     destroyer.join();
 }
 
-/// Starts and kills a separate rocid. ROCI_ROCID is the path of the program rocid.
+/// Starts a separate rocid and kills it. ROCI_ROCID is the path of the program rocid.
 TEST(Fatal, TheEndOfRocidIsADeviceFatalEventAndErrorsNotAHang) {
     const char* rocid = std::getenv("ROCI_ROCID");
     if (rocid == nullptr) GTEST_SKIP() << "ROCI_ROCID is not set";
@@ -112,7 +112,7 @@ TEST(Fatal, TheEndOfRocidIsADeviceFatalEventAndErrorsNotAHang) {
         EXPECT_NE(ibv_query_device(end->context, &attr), 0);
         EXPECT_EQ(ibv_alloc_pd(end->context), nullptr);
         EXPECT_NE(end->to_init(), 0);
-    }  // the destructor of `end` must still destroy the objects without an error
+    }  // at the end of this block, the destructor of `end` must destroy the objects without an error
     setenv("ROCI_SOCKET", before.c_str(), 1);
     unlink(socket.c_str());
 }

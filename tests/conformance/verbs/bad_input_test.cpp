@@ -1,5 +1,5 @@
-// Bad input per verb: a wrong object, protection domain, state, length or key, or too many elements. Bad input must not affect
-// existing objects.
+// Tests of bad input per verb: a wrong object, protection domain, state, length or key, or too many elements. Bad
+// input must not affect existing objects.
 #include <functional>
 
 #include "fixture.hpp"
@@ -19,7 +19,7 @@ protected:
             EXPECT_EQ(ibv_dealloc_pd(other), 0);
         }
     }
-    /// Posts a request that `spoil` has changed, and returns its completion status.
+    /// Posts a request after `spoil` has changed it. Returns the completion status of the request.
     template <class F>
     ibv_wc_status status_of(ibv_wr_opcode opcode, uint32_t length, F&& spoil) {
         EXPECT_EQ(a->post(opcode, 1, 0, length, spoil), 0);
@@ -31,7 +31,8 @@ protected:
 
 // ---- return values --------------------------------------------------------------------------------------------------
 
-/// A verb that returns an errno also sets errno, so that perror() prints the reason. A successful verb does not change errno.
+/// A verb that returns an errno must also set errno, so that perror() prints the reason. A successful verb must not
+/// change errno.
 TEST_F(BadInput, WhatAVerbReturnsIsInErrno) {
     connect();
     const auto post = [&](ibv_wr_opcode opcode, int sges) {
@@ -111,7 +112,7 @@ TEST_F(BadInput, AWindowOfAnotherDomainCannotBeBound) {
     EXPECT_EQ(ibv_dealloc_mw(mw), 0);
 }
 
-/// An SRQ receives into memory of its own protection domain, whatever the QP's domain is (IBA 10.2.9.2).
+/// An SRQ uses memory of its own protection domain, whatever the protection domain of the QP is (IBA 10.2.9.2).
 TEST_F(BadInput, AnSrqsBuffersAreOfItsOwnDomain) {
     ibv_pd* elsewhere = ibv_alloc_pd(b->context);
     ibv_srq_init_attr attr{};
@@ -121,7 +122,7 @@ TEST_F(BadInput, AnSrqsBuffersAreOfItsOwnDomain) {
     Shape with_srq;
     with_srq.srq = srq;
     connect({}, &with_srq);
-    ibv_sge s = b->sge(0, 64);  // memory of the QP's domain
+    ibv_sge s = b->sge(0, 64);  // memory in the protection domain of the QP
     ibv_recv_wr wr{}, *bad = nullptr;
     wr.sg_list = &s;
     wr.num_sge = 1;
@@ -138,8 +139,8 @@ TEST_F(BadInput, AnSrqsBuffersAreOfItsOwnDomain) {
 
 // ---- wrong object ---------------------------------------------------------------------------------------------------
 
-/// Handles are small numbers, so objects of two open devices may have the same handle. An object of another open device must be
-/// refused nevertheless.
+/// Handles are small numbers, so objects of two open devices may have the same handle. Nevertheless the library must
+/// refuse an object of another open device.
 TEST_F(BadInput, ObjectsOfAnotherOpenDeviceAreRefused) {
     ASSERT_NE(a->create(), nullptr);
     ASSERT_NE(b->create(), nullptr);

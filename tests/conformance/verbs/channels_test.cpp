@@ -1,5 +1,5 @@
-// Completion channels: arming, solicited events, several CQs per channel, non-blocking descriptors and acknowledgement. No
-// wake-up may be lost.
+// Tests of completion channels: arming, solicited events, several CQs per channel, non-blocking descriptors, and
+// acknowledgement. No wake-up may be lost.
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/epoll.h>
@@ -58,7 +58,8 @@ TEST_F(Channels, SolicitedOnlyWaitsForASolicitedMessage) {
     take_event();
 }
 
-// A pending request for the next completion remains valid, whatever is requested after it (IBA 11.4.2.2).
+// A CQ that is armed for the next completion stays armed for it, even if the program then arms the CQ for solicited
+// completions only (IBA 11.4.2.2).
 TEST_F(Channels, SolicitedOnlyTakesNothingBack) {
     for (uint64_t i = 0; i < 3; ++i) ASSERT_EQ(b->receive(i, 0, 64), 0);
     ASSERT_EQ(ibv_req_notify_cq(b->cq, 0), 0);
@@ -176,7 +177,8 @@ TEST_F(Channels, DestroyWaitsForAcknowledgements) {
     EXPECT_TRUE(destroyed);
 }
 
-/// The receiver arms the CQ, polls until the CQ is empty, and then waits. A completion after the arming must end the wait.
+/// The receiver arms the CQ, polls until the CQ is empty, and then waits. A completion that arrives after the arming
+/// must end the wait.
 TEST_F(Channels, NoWakeUpIsLost) {
     constexpr uint64_t kMessages = 2000;
     for (uint64_t i = 0; i < 32; ++i) ASSERT_EQ(b->receive(i, 0, 64), 0);

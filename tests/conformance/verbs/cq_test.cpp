@@ -1,4 +1,5 @@
-// Completion queues: creation, order, fields, resizing, overrun, destruction, extended polling and moderation.
+// Tests of completion queues: creation, order, fields, resizing, overrun, destruction, extended polling and
+// moderation.
 #include <poll.h>
 
 #include "fixture.hpp"
@@ -80,7 +81,7 @@ TEST_F(Cqs, AnOverrunIsAnEventAndTheEndOfTheCq) {
     EXPECT_EQ(event.event_type, IBV_EVENT_QP_FATAL);
     EXPECT_EQ(event.element.qp, a->qp);
     ibv_ack_async_event(&event);
-    for (int i = 0; i < room; ++i) EXPECT_DONE(*a, i);  // earlier entries can still be polled
+    for (int i = 0; i < room; ++i) EXPECT_DONE(*a, i);  // entries that were written before the overrun can still be polled
     EXPECT_TRUE(a->quiet()) << "a dead CQ takes nothing any more";
     EXPECT_EQ(a->state(), IBV_QPS_ERR) << "and so are its QPs";
 }
@@ -178,7 +179,7 @@ TEST_F(Cqs, ExtendedPollingShowsTheSame) {
     ibv_end_poll(cq);
 }
 
-/// Uses a datagram, because its completion has the most fields.
+/// The test uses a datagram, because the completion of a datagram has the most fields.
 TEST_F(Cqs, EveryFieldThatCanBeAskedForIsThere) {
     ibv_cq_init_attr_ex attr{};
     attr.cqe = 64;
@@ -241,8 +242,9 @@ TEST_F(Cqs, UnknownFlagsAreNotSupported) {
     EXPECT_TRUE(errno == EOPNOTSUPP || errno == ENOTSUP);
 }
 
-/// The CQ is moderated: an event comes after 4 completions, or 60 ms after the first one. A single completion must cause an event
-/// after about 60 ms, and four further completions must cause another event.
+/// The moderation of the CQ delays an event until 4 completions have arrived, or for at most 60 ms after the first
+/// completion. So a single completion must cause an event after about 60 ms. Four further completions must cause
+/// another event.
 TEST_F(Cqs, ModerationWaitsForTheCountOrThePeriod) {
     ibv_device_attr_ex dev{};
     ASSERT_EQ(ibv_query_device_ex(b->context, nullptr, &dev), 0);
@@ -259,7 +261,8 @@ TEST_F(Cqs, ModerationWaitsForTheCountOrThePeriod) {
     ASSERT_EQ(a->send(0, 0, 8), 0);
     ibv_cq* cq = nullptr;
     void* user = nullptr;
-    ASSERT_EQ(ibv_get_cq_event(b->channel, &cq, &user), 0);  // there is only one completion, so the event comes after the period
+    // There is only one completion, so the event comes at the end of the period.
+    ASSERT_EQ(ibv_get_cq_event(b->channel, &cq, &user), 0);
     EXPECT_GE(std::chrono::steady_clock::now() - start, 50ms);
     ibv_ack_cq_events(cq, 1);
     ASSERT_EQ(ibv_req_notify_cq(b->cq, 0), 0);

@@ -1,5 +1,5 @@
-// The attributes of the device. Every capability flag that the device reports has a test, the largest queues can be made, and the
-// GID table is correct.
+// Tests of the attributes of the device. Every capability flag that the device reports must have a test. The largest
+// queues must be possible. The GID table must be correct.
 #include <cstdio>
 
 #include "fixture.hpp"
@@ -16,8 +16,8 @@ protected:
     ibv_device_attr_ex attr{};
 };
 
-/// A capability flag and the name of its test (nullptr: the device must not report the flag). The test is in this program, in
-/// another program of this folder, or among the tests with two hosts.
+/// A capability flag and the name of its test. The test is in this program, in another program of this folder, or
+/// among the tests with two hosts. If the name is nullptr, the device must not report the flag.
 struct Shown {
     uint64_t flag;
     const char* name;
@@ -37,7 +37,7 @@ constexpr Shown kFlags[] = {
     {IBV_DEVICE_RC_IP_CSUM, "RC_IP_CSUM", nullptr},
 };
 
-/// Capabilities that are reported in fields other than the flags.
+/// A capability that is not reported in flags, but in another field.
 struct Said {
     const char* name;
     const char* by;
@@ -91,7 +91,7 @@ TEST_F(Device, IsSomebody) {
     EXPECT_GE(attr.orig_attr.phys_port_cnt, 1);
 }
 
-// cur_qp_state is optional. If it is given, it must be the current state (IBA 11.2.5.2).
+// The attribute cur_qp_state is optional. If a program sets it, it must be equal to the current state (IBA 11.2.5.2).
 TEST_F(Device, TheCurrentStateMayBeGiven) {
     connect();
     ibv_qp_attr change{};

@@ -1,6 +1,6 @@
-// Two ends of a connection for conformance tests. This file uses only the public verbs API, so the tests also run with any other
-// provider. ROCI_DEV1 and ROCI_DEV2 name the devices. Without them the ends use the first two devices, or the same device if
-// there is only one. ROCI_GID is the GID index; the default is 1.
+// Two ends of a connection for conformance tests. This file uses only the public verbs API, so the tests also run
+// with other providers. ROCI_DEV1 and ROCI_DEV2 are the names of the devices. If they are not set, the ends use the
+// first two devices, or one device if there is only one. ROCI_GID is the GID index. Its default is 1.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ inline uint8_t gid_index() {
     return uint8_t(text != nullptr ? std::atoi(text) : 1);
 }
 
-/// Opens device `which` (0 or 1).
+/// Opens the first device if `which` is 0, and the second device if `which` is 1.
 inline ibv_context* open_device(int which) {
     int count = 0;
     ibv_device** list = ibv_get_device_list(&count);
@@ -170,7 +170,8 @@ public:
         wr.num_sge = 1;
         return ibv_post_recv(qp, &wr, &bad);
     }
-    /// Posts a signalled request of `length` bytes from `offset`. `extend` fills in the other fields.
+    /// Posts a signalled request of `length` bytes from offset `offset`. `extend` sets the other fields of the
+    /// request.
     template <class F>
     int post(ibv_wr_opcode opcode, uint64_t id, size_t offset, uint32_t length, F&& extend, ibv_qp* q = nullptr) {
         ibv_sge s = sge(offset, length);
@@ -197,7 +198,7 @@ public:
         });
     }
 
-    /// Returns the next completion. The test fails if none comes in time.
+    /// Returns the next completion. If none arrives in time, the test fails.
     ibv_wc poll(std::chrono::milliseconds patience = 10s) { return poll(cq, patience); }
     static ibv_wc poll(ibv_cq* from, std::chrono::milliseconds patience = 10s) {
         ibv_wc wc{};
@@ -212,7 +213,7 @@ public:
         wc.status = IBV_WC_GENERAL_ERR;
         return wc;
     }
-    /// Returns true if the CQ is empty after `time`.
+    /// Waits for `time`. Returns true if the CQ is empty after this time.
     bool quiet(std::chrono::milliseconds time = 50ms) {
         std::this_thread::sleep_for(time);
         ibv_wc wc{};
@@ -238,7 +239,7 @@ inline bool same(const End& a, size_t at, const End& b, size_t bt, size_t length
     return std::memcmp(a.memory.data() + at, b.memory.data() + bt, length) == 0;
 }
 
-/// Both ends. connect() gives each end a QP in RTS that is connected to the other end.
+/// A test with both ends. connect() gives each end a QP in RTS that is connected to the QP of the other end.
 class Pair : public ::testing::Test {
 protected:
     void SetUp() override {

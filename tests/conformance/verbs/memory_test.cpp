@@ -1,4 +1,5 @@
-// Memory: rights, protection domains, ranges, reregistration, on-demand paging, advice, device memory and null MR.
+// Tests of memory: rights, protection domains, ranges, reregistration, on-demand paging, advice, device memory and
+// null MRs.
 #include <sys/mman.h>
 #include <sys/shm.h>
 
@@ -16,7 +17,7 @@ protected:
         EXPECT_EQ(ibv_query_device_ex(b->context, nullptr, &attr), 0);
         return attr;
     }
-    /// Returns the completion status of a WRITE from a to b, of 64 bytes by default.
+    /// Executes a WRITE from a to b and returns its completion status. The default length is 64 bytes.
     ibv_wc_status write_status(uint64_t address, uint32_t rkey, uint32_t length = 64) {
         EXPECT_EQ(a->post(IBV_WR_RDMA_WRITE, 1, 0, length, [&](ibv_send_wr& wr) { wr.wr.rdma = {address, rkey}; }), 0);
         return a->poll().status;
@@ -40,8 +41,8 @@ TEST_F(Memory, UnmappedMemoryCannotBeRegistered) {
     EXPECT_EQ(errno, EFAULT);
 }
 
-/// Programs with LMDB or persistent memory, and virtual machines with file-backed memory, register such mappings. If the pages
-/// cannot be shared, rocid accesses them by address.
+/// Such mappings are registered by programs with LMDB or persistent memory, and by virtual machines with file-backed
+/// memory. If the pages cannot be shared, rocid accesses them by address.
 TEST_F(Memory, ASharedMappingOfARegularFileCanBeRegistered) {
     char path[] = "/var/tmp/roci-regular-XXXXXX";
     const int fd = mkstemp(path);
@@ -63,8 +64,8 @@ TEST_F(Memory, ASharedMappingOfARegularFileCanBeRegistered) {
     close(fd);
 }
 
-/// Tests stack, initialised and uninitialised data, System V segments and shared anonymous memory. If memory cannot be shared
-/// with rocid, rocid reads and writes it by address.
+/// Tests the stack, initialised and uninitialised data, System V segments, and shared anonymous memory. If memory
+/// cannot be shared, rocid accesses it by address.
 TEST_F(Memory, EveryKindOfMemoryCanBeRegistered) {
     static uint8_t data[8192] = {1}, bss[8192];
     uint8_t stack[8192] = {};
@@ -89,8 +90,8 @@ TEST_F(Memory, EveryKindOfMemoryCanBeRegistered) {
     munmap(anonymous, 8192);
 }
 
-/// Both ends register untouched memory. conformance/memory_cases.py runs this test with 1 GiB per end and checks which control
-/// group is charged.
+/// Both ends register memory that no thread has touched. conformance/memory_cases.py runs this test with 1 GiB per
+/// end and checks which control group is charged for the memory.
 TEST_F(Memory, UntouchedMemoryIsReadAndWritten) {
     const char* text = std::getenv("ROCI_UNTOUCHED_MB");
     const size_t bytes = (text != nullptr ? std::strtoull(text, nullptr, 10) : 64) << 20;
@@ -131,9 +132,9 @@ TEST_F(Memory, UntouchedMemoryIsReadAndWritten) {
     }
 }
 
-/// A program may remove pages of registered memory; the next access gives zeros. conformance/memory_cases.py runs this test with
-/// 1 GiB and a rocid of 256 MiB. Before rocid's control group would be charged for too many of these pages, rocid must refuse an
-/// access.
+/// A program may remove pages of registered memory. The next access to such a page gives zeros.
+/// conformance/memory_cases.py runs this test with 1 GiB and a rocid that is limited to 256 MiB. rocid must refuse an
+/// access before its control group is charged for too many of these pages.
 TEST_F(Memory, PagesThatWereRemovedAreZeroOrRefused) {
     const char* text = std::getenv("ROCI_REMOVED_MB");
     const size_t bytes = (text != nullptr ? std::strtoull(text, nullptr, 10) : 1) << 20;
@@ -161,8 +162,8 @@ TEST_F(Memory, PagesThatWereRemovedAreZeroOrRefused) {
     if (text == nullptr) {
         EXPECT_EQ(status, IBV_WC_SUCCESS);
     } else {
-        // The access that meets the missing page fails with REM_OP_ERR. If rocid has met the page before, rocid refuses the
-        // access with REM_ACCESS_ERR.
+        // An access that reaches a missing page fails with REM_OP_ERR. If rocid has already found a missing page in the region,
+        // it refuses the access with REM_ACCESS_ERR.
         EXPECT_TRUE(status == IBV_WC_REM_OP_ERR || status == IBV_WC_REM_ACCESS_ERR) << ibv_wc_status_str(status);
     }
     EXPECT_EQ(ibv_dereg_mr(mr), 0);
@@ -257,8 +258,8 @@ TEST_F(Memory, OnDemandPagingSeesWhatIsMappedNow) {
     munmap(p, kBytes);
 }
 
-/// Tests SEND, WRITE, READ and atomics as far as the on-demand paging capabilities of a transport include them, with on-demand
-/// memory at both ends.
+/// Tests with on-demand memory at both ends. They execute those of SEND, WRITE, READ and atomics that the on-demand
+/// paging capabilities of a transport include.
 class OnDemand : public Memory {
 protected:
     void SetUp() override {
@@ -289,7 +290,7 @@ protected:
         if ((able & IBV_ODP_SUPPORT_WRITE) != 0) {
             ASSERT_EQ(a->write(*b, 3, 0, 900, 8192), 0);
             EXPECT_DONE(*a, 3);
-            std::this_thread::sleep_for(20ms);  // UC does not report the arrival
+            std::this_thread::sleep_for(20ms);  // the WRITE of a UC QP completes before it has arrived
             EXPECT_TRUE(same(*a, 0, *b, 8192, 900));
         }
         if ((able & IBV_ODP_SUPPORT_READ) != 0) {
@@ -414,8 +415,8 @@ TEST_F(Memory, TheNullRegionSwallowsAndGivesZeros) {
     EXPECT_EQ(ibv_dereg_mr(null), 0);
 }
 
-/// Allocators clear memory by MADV_DONTNEED and rely on zeros. Other providers do not guarantee that the registration remains
-/// valid.
+/// Allocators clear memory by MADV_DONTNEED and expect zeros. With other providers the registration may be invalid
+/// afterwards.
 TEST_F(Memory, DontneedGivesZerosOnRegisteredMemoryToo) {
     connect();
     const size_t length = 64 * 4096;

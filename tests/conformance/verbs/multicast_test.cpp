@@ -1,11 +1,11 @@
-// Multicast: attaching, detaching, several QPs per group with a copy for each, and loopback on the sender's own
-// port.
+// Tests of multicast: attaching, detaching, several QPs per group, each with its own copy, and loopback on the port
+// of the sender.
 #include "fixture.hpp"
 
 namespace verbs_test {
 namespace {
 
-/// Returns a group in the address family of the GID that the tests use.
+/// Returns a multicast group. Its address family is that of the GID `own`.
 ibv_gid group_for(const ibv_gid& own, uint8_t number) {
     static constexpr uint8_t kMapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
     ibv_gid g{};

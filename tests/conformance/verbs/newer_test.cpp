@@ -1,6 +1,6 @@
-// Tests the functions that programs of newer releases of rdma-core bind to: public functions since release 59, and private
-// functions of each release. The program is linked with Rocinante's libraries, because the libraries of Debian 12 lack these
-// versions.
+// Tests of functions that only programs for newer releases of rdma-core use: public functions since release 59, and
+// private functions of each release. The program is linked with Rocinante's libraries, because the libraries of
+// Debian 12 do not have these symbol versions.
 #include "newer.hpp"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,8 @@ int rdma_resolve_addrinfo(rdma_cm_id* id, const char* node, const char* service,
 int rdma_query_addrinfo(rdma_cm_id* id, rdma_addrinfo** info);
 int rdma_write_cm_event(rdma_cm_id* id, rdma_cm_event_type event, int status, uint64_t arg);
 
-// Binds one function name to each version. The dynamic linker must find all versions before the program starts.
+// Declares one name per version of the same function. The dynamic linker must find all versions before the program
+// starts.
 #define GID_TYPE_IN(node)                                                            \
     __asm__(".symver gid_type_" #node ",ibv_query_gid_type@IBVERBS_PRIVATE_" #node); \
     int gid_type_##node(ibv_context* context, uint8_t port, unsigned int index, unsigned int* type);
@@ -89,7 +90,7 @@ TEST_F(Newer, PortSpeedIsThatOfWidthAndSpeed) {
     EXPECT_GE(speed, 25u);
 }
 
-/// An event channel with an id.
+/// A fixture with an event channel and an id.
 class NewerEvents : public ::testing::Test {
 protected:
     rdma_event_channel* channel = rdma_create_event_channel();
@@ -145,7 +146,7 @@ TEST_F(NewerEvents, AddressesAreResolvedWithAnEvent) {
     EXPECT_EQ(info->ai_family, AF_INET);
     rdma_freeaddrinfo(info);
     ASSERT_EQ(rdma_resolve_addrinfo(id, "127.0.0.4", "7471", nullptr), 0);
-    expect(kResolved, 0);  // TearDown() destroys the id with this result
+    expect(kResolved, 0);  // TearDown() must destroy the id while it has this result
 }
 
 TEST_F(NewerEvents, AFailedResolutionIsAnEvent) {

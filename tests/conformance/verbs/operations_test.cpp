@@ -1,4 +1,5 @@
-// Operations: RDMA, atomics, immediate data, inline data, SGEs, invalidation, memory windows and atomic write.
+// Tests of operations: RDMA, atomics, immediate data, inline data, SGEs, invalidation, memory windows and atomic
+// write.
 #include "fixture.hpp"
 
 namespace verbs_test {
@@ -133,7 +134,7 @@ TEST_F(Operations, GathersAndScatters) {
     EXPECT_TRUE(same(*a, 2690, *b, 5000, 810));
 }
 
-/// Gathers from and scatters to the maximum number of elements. No element ends at a packet boundary.
+/// Gathers from and scatters to the maximum number of SGEs. No SGE ends at a packet boundary.
 TEST_F(Operations, AsManyElementsAsTheDeviceSays) {
     ibv_device_attr attr{};
     ASSERT_EQ(ibv_query_device(a->context, &attr), 0);

@@ -1,4 +1,4 @@
-// Posting with ibv_wr_*: operations, kinds of payload, lists, and the effect of an error.
+// Tests of posting with ibv_wr_*: operations, kinds of payload, lists, and the effect of an error.
 #include "fixture.hpp"
 
 namespace verbs_test {
@@ -32,7 +32,7 @@ protected:
         ex->wr_id = id;
         ex->wr_flags = IBV_SEND_SIGNALED;
     }
-    /// Sets the data of the last request: `length` bytes from the start of a's memory.
+    /// Sets the data of the current request to `length` bytes from the start of a's memory.
     void data(uint32_t length) { ibv_wr_set_sge(ex, a->mr->lkey, a->address(), length); }
     ibv_wc complete_one(uint64_t id, ibv_wc_opcode opcode) {
         EXPECT_EQ(ibv_wr_complete(ex), 0);
@@ -114,7 +114,7 @@ TEST_F(QpEx, InlineDataAndLists) {
     begin(1);
     ibv_wr_rdma_write(ex, b->mr->rkey, b->address());
     ibv_wr_set_inline_data_list(ex, 2, parts);
-    std::memset(hello, 'x', 7);  // the inline data was copied already
+    std::memset(hello, 'x', 7);  // the library has copied the inline data already
     complete_one(1, IBV_WC_RDMA_WRITE);
     EXPECT_STREQ(reinterpret_cast<char*>(b->memory.data()), "hello, world");
     a->fill(0, 2000, 6);

@@ -1,5 +1,5 @@
-// Queue pairs: transitions, attributes, queries, draining, errors, posting lists, overflow and destruction with work
-// outstanding.
+// Tests of queue pairs: transitions, attributes, queries, draining, errors, posting of lists, overflow, and
+// destruction with outstanding requests.
 #include "fixture.hpp"
 
 namespace verbs_test {
@@ -34,8 +34,8 @@ TEST_F(QpStates, TheWayUpNeedsEveryStep) {
     EXPECT_NE(a->to_init(), 0) << "from error only to reset";
 }
 
-/// Tests all pairs of states except those that are skipped below. Each call passes all attributes of a legal transition, so it
-/// can be refused only because of the transition.
+/// Tests all pairs of states except those that the loops skip. Each call passes all attributes of a legal transition.
+/// So only an illegal transition can be the reason for a refusal.
 TEST_F(QpStates, OnlyTheStepsOfTheTableAreTaken) {
     const auto legal = [](ibv_qp_state from, ibv_qp_state to) {
         if (to == IBV_QPS_RESET || to == IBV_QPS_ERR) return true;
@@ -65,9 +65,9 @@ TEST_F(QpStates, OnlyTheStepsOfTheTableAreTaken) {
     constexpr ibv_qp_state kStates[] = {IBV_QPS_RESET, IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS,
                                         IBV_QPS_SQD,   IBV_QPS_SQE,  IBV_QPS_ERR};
     for (const ibv_qp_state from : kStates) {
-        if (from == IBV_QPS_SQE) continue;  // an RC QP is never in SQE
+        if (from == IBV_QPS_SQE) continue;  // an RC QP has no state SQE
         for (const ibv_qp_state to : kStates) {
-            if (from == IBV_QPS_RESET && to == IBV_QPS_ERR) continue;  // devices differ in the step from RESET to ERR
+            if (from == IBV_QPS_RESET && to == IBV_QPS_ERR) continue;  // devices differ in the transition from RESET to ERR
             ASSERT_EQ(a->to_state(IBV_QPS_RESET), 0);
             ibv_qp_state now = IBV_QPS_RESET;
             for (const ibv_qp_state next : kWay) {
@@ -117,7 +117,8 @@ TEST_F(QpStates, NothingIsPostedTooEarly) {
 TEST_F(QpStates, ErrorFlushesBothQueuesInOrder) {
     connect();
     for (uint64_t i = 0; i < 5; ++i) ASSERT_EQ(a->receive(i, 0, 64), 0);
-    for (uint64_t i = 10; i < 15; ++i) ASSERT_EQ(a->send(i, 0, 64), 0);  // b has posted no receive, so none completes
+    // B has posted no receive, so none of these sends completes.
+    for (uint64_t i = 10; i < 15; ++i) ASSERT_EQ(a->send(i, 0, 64), 0);
     ASSERT_EQ(a->to_state(IBV_QPS_ERR), 0);
     uint64_t next_receive = 0, next_send = 10;
     for (int i = 0; i < 10; ++i) {

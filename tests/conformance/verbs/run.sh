@@ -1,7 +1,8 @@
 #!/bin/sh
-# run.sh ROCID LIBIBVERBS PROGRAM...: starts a rocid and runs each conformance program with it, with IPv4 addresses and, if the program has traffic,
-# with IPv6 addresses. Fails if a program fails. A program skips tests of features that the device does not report. rocid reports every
-# feature that the programs test, so a skip also counts as a failure, except with ROCI_MAY_SKIP=1. ROCI_ENGINES is the number of engines (default 1).
+# run.sh ROCID LIBIBVERBS PROGRAM...: starts a rocid and runs each conformance program with IPv4 addresses. Programs
+# with traffic also run with IPv6 addresses. The script fails if a program fails. A program skips the tests of
+# features that the device does not report. rocid reports every tested feature, so a skip counts as a failure too,
+# except with ROCI_MAY_SKIP=1. ROCI_ENGINES is the number of engines (default 1).
 set -u
 rocid=$1
 library=$(dirname "$2")

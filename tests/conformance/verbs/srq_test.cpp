@@ -1,4 +1,5 @@
-// Shared receive queues: order of receives, limit event, query, resize, order of destruction and the event LAST_WQE_REACHED.
+// Tests of shared receive queues: order of receives, limit event, query, resize, order of destruction, and the event
+// LAST_WQE_REACHED.
 #include "fixture.hpp"
 
 namespace verbs_test {

@@ -1,5 +1,5 @@
-// Tag matching SRQs: eager and rendezvous messages, matching in order, masks, unexpected messages and the phases, deletion and
-// limits.
+// Tests of SRQs with tag matching: eager and rendezvous messages, matching in order, masks, unexpected messages and
+// phases, deletion, and limits.
 #include <endian.h>
 #include <infiniband/tm_types.h>
 
@@ -12,10 +12,10 @@ namespace {
 
 constexpr uint64_t kAll = ~uint64_t{0};
 constexpr unsigned kTmFlags = IBV_WC_TM_MATCH | IBV_WC_TM_DATA_VALID | IBV_WC_TM_SYNC_REQ;
-/// Offsets: kHeader and kData in a's memory, kTagged and kOrdinary in b's.
+/// Offsets of buffers. kHeader and kData are in a's memory. kTagged and kOrdinary are in b's memory.
 constexpr size_t kHeader = 0, kData = 16384, kTagged = 0, kOrdinary = 32768;
 
-/// b receives through the SRQ. a sends messages whose headers the test writes, and receives FINs.
+/// b receives through the SRQ. a sends messages whose headers the test writes. a also receives FINs.
 class TagMatching : public Pair {
 protected:
     void SetUp() override {
@@ -55,7 +55,7 @@ protected:
         EXPECT_EQ(bad, err != 0 ? &wr : nullptr);
         return err;
     }
-    /// Returns an operation that adds a buffer of 4,096 bytes for `tag`. `id` selects the position of the buffer.
+    /// Returns an operation that adds a buffer of 4,096 bytes for `tag`. `id` determines the position of the buffer.
     ibv_ops_wr entry(uint64_t id, uint64_t tag, uint64_t mask = kAll) {
         sges[id] = b->sge(kTagged + id * 4096, 4096);
         ibv_ops_wr wr{};
@@ -185,8 +185,8 @@ TEST_F(TagMatching, UntaggedMessagesTakeOrdinaryBuffers) {
     EXPECT_TRUE(same(*a, kHeader, *b, kOrdinary + 3 * 4096, 100 + sizeof(ibv_tmh)));
 }
 
-// While the program has not handled an unexpected message, a new entry must not match, because a second message could overtake
-// the unexpected one.
+// While the program has not handled an unexpected message, a new entry must not match. Otherwise a second message
+// could overtake the unexpected message.
 TEST_F(TagMatching, OutOfPhaseNothingNewMatchesUntilTheCountsAgree) {
     for (uint64_t id = 1; id < 4; ++id) ordinary(id);
     send(IBV_TMH_EAGER, 7, 10);
@@ -226,7 +226,7 @@ TEST_F(TagMatching, AFullListIsEnomem) {
     for (; added < 100000; ++added) {
         ibv_ops_wr wr = entry(1, 1000 + added);
         wr.flags = 0;
-        // Retries while the ring is full.
+        // Tries again while the ring is full.
         for (int i = 0; i < 1000 && (err = change(wr)) != 0 && added < granted.max_num_tags; ++i)
             std::this_thread::sleep_for(1ms);
         if (err != 0) break;

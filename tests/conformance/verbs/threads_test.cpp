@@ -1,4 +1,4 @@
-// Threads: several threads call verbs on the same objects at the same time.
+// Tests of several threads that call verbs on the same objects at the same time.
 #include <fcntl.h>
 #include <poll.h>
 
@@ -48,7 +48,8 @@ TEST_F(Threads, ShareAQpAndACq) {
     EXPECT_EQ(completed, kThreads * kEach);
 }
 
-/// Several threads arm and poll one CQ, wait on its channel and post receives to one QP, while another thread sends to this QP.
+/// Several threads arm and poll the same CQ, wait on its channel, and post receives to the same QP. Another thread
+/// sends to this QP.
 TEST_F(Threads, ShareAChannelToo) {
     constexpr int kThreads = 4;
     constexpr uint64_t kMessages = 300;
@@ -127,7 +128,7 @@ TEST_F(Threads, AParentDomainServesLikeItsPd) {
     EXPECT_EQ(ibv_dealloc_td(td), EBUSY);
     std::swap(parent, a->pd);
     connect();
-    ASSERT_EQ(a->write(*b, 1, 0, 32, 0), 0);  // the memory was registered with the contained PD
+    ASSERT_EQ(a->write(*b, 1, 0, 32, 0), 0);  // the memory was registered with the PD that the parent domain contains
     EXPECT_DONE(*a, 1);
     EXPECT_EQ(ibv_destroy_qp(a->qp), 0);
     a->qp = nullptr;

@@ -1,4 +1,4 @@
-// Transports: RC, UC, UD and XRC.
+// Tests of the transports RC, UC, UD and XRC.
 #include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -102,7 +102,7 @@ TEST_F(Datagram, ArrivesBehindRoomForTheGrh) {
     EXPECT_NE(wc.wc_flags & IBV_WC_GRH, 0u);
     EXPECT_EQ(wc.src_qp, a->qp->qp_num);
     EXPECT_TRUE(same(*a, 0, *b, kGrh, 500));
-    ibv_ah_attr back{};  // the GRH has the address of the sender
+    ibv_ah_attr back{};  // the GRH contains the address of the sender
     ibv_wc copy = wc;
     EXPECT_EQ(ibv_init_ah_from_wc(b->context, 1, &copy, reinterpret_cast<ibv_grh*>(b->memory.data()), &back), 0);
     EXPECT_EQ(std::memcmp(back.grh.dgid.raw, a->gid.raw, 16), 0);
@@ -126,12 +126,12 @@ TEST_F(Datagram, IsNoLongerThanTheMtu) {
     ASSERT_EQ(send_to(2, 0, mtu, kQkey), 0);
     EXPECT_DONE(*a, 2);
     EXPECT_DONE(*b, 1);
-    if (send_to(3, 0, mtu + 1, kQkey) == 0) {  // a device may refuse the request at once, or complete it with an error
+    if (send_to(3, 0, mtu + 1, kQkey) == 0) {  // a device may refuse the request in the call, or complete it with an error
         EXPECT_NE(a->poll().status, IBV_WC_SUCCESS);
     }
 }
 
-/// Tests IBV_DEVICE_UD_IP_CSUM with IPv4 packets behind the 4-byte header of IP over InfiniBand (RFC 4391).
+/// Tests of IBV_DEVICE_UD_IP_CSUM. The IPv4 packets are behind the 4-byte header of IP over InfiniBand (RFC 4391).
 class Checksums : public Datagram {
 protected:
     void SetUp() override {
@@ -145,7 +145,7 @@ protected:
         std::memcpy(a->memory.data(), kUdpPacket, kBytes);
         static_assert(sizeof kUdpPacket == kBytes);
     }
-    /// Sends a datagram with `extra_flags`. Returns the flags of the completion at b.
+    /// Sends a datagram with the flags `extra_flags`. Returns the flags of b's completion.
     unsigned deliver(unsigned extra_flags) {
         EXPECT_EQ(b->receive(1, 0, 1024), 0);
         EXPECT_EQ(a->post(IBV_WR_SEND, 2, 0, kBytes,
@@ -173,7 +173,7 @@ TEST_F(Checksums, AreFilledInAndVerified) {
 
 TEST_F(Checksums, AWrongOneIsNotSaidToBeRight) {
     EXPECT_EQ(deliver(0) & IBV_WC_IP_CSUM_OK, 0u) << "they are zero";
-    a->memory[0] = 0x12;  // the header does not say IPv4 any more, so the packet must not be changed
+    a->memory[0] = 0x12;  // the header no longer has the type of IPv4, so the packet must not be changed
     EXPECT_EQ(deliver(IBV_SEND_IP_CSUM) & IBV_WC_IP_CSUM_OK, 0u);
     EXPECT_TRUE(same(*a, 0, *b, kGrh, kBytes));
 }
@@ -195,7 +195,7 @@ ibv_qp* open_target(ibv_context* context, ibv_xrcd* domain, uint32_t number, ibv
     return ibv_open_qp(context, &attr);
 }
 
-/// a has an initiator. b has a target and an SRQ in one XRC domain.
+/// a has an XRC initiator. b has an XRC target and an SRQ in the same XRC domain.
 class Xrc : public Pair {
 protected:
     void SetUp() override {
@@ -273,8 +273,8 @@ protected:
     int send(uint64_t id, uint32_t length, uint32_t to) {
         return a->post(IBV_WR_SEND, id, 0, length, [&](ibv_send_wr& wr) { wr.qp_type.xrc.remote_srqn = to; });
     }
-    /// Runs in the child: creates its own SRQ in the domain and opens the target. Returns 0 after the message has arrived, or the
-    /// number of the step that failed.
+    /// Runs in the child process. Creates an SRQ of the child in the domain and opens the target. Returns 0 after the
+    /// message has arrived, or the number of the failed step.
     int serve_in_child(int tell, int wait) {
         End own(1);
         if (own.context == nullptr || own.mr == nullptr) return 1;
@@ -295,7 +295,7 @@ protected:
         if (wc.status != IBV_WC_SUCCESS || wc.byte_len != 18) return 6;
         if (std::memcmp(own.memory.data(), "to another process", 18) != 0) return 7;
         char go;
-        if (read(wait, &go, 1) != 1) return 8;  // the sender has its acknowledgement by now
+        if (read(wait, &go, 1) != 1) return 8;  // after this byte the sender has received its acknowledgement
         return ibv_destroy_qp(opened) != 0 || ibv_destroy_srq(queue) != 0 || ibv_close_xrcd(domain) != 0 ? 9 : 0;
     }
     int file = -1;
@@ -369,8 +369,8 @@ TEST_F(Xrc, DomainsAreSharedByFile) {
     EXPECT_EQ(ibv_close_device(other), 0);
 }
 
-/// Like perftest, sets all attributes of RC on both the initiator and the target. Each of them must ignore the attributes that it
-/// does not use.
+/// Sets all attributes of RC on both the initiator and the target, as perftest does. Each of the two must ignore the
+/// attributes that it does not use.
 TEST_F(Xrc, AttributesOfTheOtherHalfAreIgnored) {
     for (End* end : {a.get(), b.get()}) {
         ibv_qp* qp = end == a.get() ? a->qp : target;
@@ -432,7 +432,7 @@ TEST_F(Xrc, AnOpenedTargetOutlivesItsCreator) {
     EXPECT_EQ(ibv_close_device(other), 0);
 }
 
-/// The purpose of XRC: a process receives through a target that another process has connected.
+/// A process receives through a target that another process has connected. This is the purpose of XRC.
 TEST_F(Xrc, ATargetServesAnotherProcess) {
     int up[2], down[2];
     ASSERT_EQ(pipe(up), 0);

@@ -32,7 +32,7 @@ CONFIGS = {
 
 
 class Rocid(lab.Rocid):
-    """A rocid that runs in the namespace."""
+    """A rocid in the network namespace."""
 
     def __init__(self, config):
         super().__init__(config)
@@ -79,7 +79,7 @@ def gid_of(rocid, device, address):
 
 
 def pingpong(server, client, family):
-    """Runs a pair of programs. `server` and `client` are (rocid, device, address)."""
+    """Runs a pair of programs. `server` and `client` are tuples (rocid, device, address)."""
     port = lab.free_port()
 
     def command(end):
@@ -88,7 +88,7 @@ def pingpong(server, client, family):
         return ['ibv_rc_pingpong', '-d', end[1], '-g', str(gid), '-n', '50', '-s', '3000', '-m', '1024', '-p', str(port)]
     one = lab.Program(server[0], command(server))
     time.sleep(1.5)
-    two = lab.Program(client[0], command(client) + [KERNEL['ipv4']])  # the side channel is the kernel's TCP
+    two = lab.Program(client[0], command(client) + [KERNEL['ipv4']])  # the programs exchange their parameters over TCP of the kernel
     for program in (two, one):
         try:
             code = program.wait(40)
@@ -163,7 +163,7 @@ def start(stack):
         config = folder / f'{name}.toml'
         config.write_text('[engine]\nmax_sleep_us = 200\n[memory]\nmbufs = 2048\n' + text)
         rocids.append(stack.enter_context(Rocid(config)))
-        if name == 'alone':  # DPDK gives the kernel's end the MAC of rocid's end; this line changes it
+        if name == 'alone':  # DPDK gives the kernel's end the MAC address of rocid's end, so a different one must be set
             ip('link', 'set', 'rtap0', 'address', '02:00:00:00:98:02', 'mtu', '1500')
             for family, address in KERNEL.items():
                 ip('address', 'add', f'{address}/{24 if family == "ipv4" else 64}', 'dev', 'rtap0', *(['nodad'] if family == 'ipv6' else []))

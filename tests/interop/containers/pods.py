@@ -1,4 +1,5 @@
-"""Two podman containers on one veth pair. Each has its own root file system, a user without capabilities, and the default seccomp profile."""
+"""Two podman containers that one veth pair connects. Each has its own root file system, a user without capabilities,
+and the default seccomp profile."""
 import contextlib
 import glob
 import itertools
@@ -23,13 +24,14 @@ OURS = {'usr/bin/roci': 'apps/roci/roci', 'usr/bin/rocid': 'apps/rocid/rocid',
         f'{LIB}/rocinante/libibverbs.so.1': 'verbs_api/libibverbs/libibverbs.so.1',
         f'{LIB}/rocinante/librdmacm.so.1': 'verbs_api/librdmacm/librdmacm.so.1'}
 TEXTS = {**image.TEXTS, 'etc/passwd': 'user:x:1000:1000::/tmp:/bin/sh\n', 'etc/group': 'user:x:1000:\n'}
-# podman needs cgroup v2 to be mounted. The mount is in a mount namespace of its own, so the machine's mounts do not change.
+# podman needs a mounted cgroup v2. The mount is made in a separate mount namespace, so the mounts of the machine do
+# not change.
 PODMAN = 'umount -R /sys/fs/cgroup; mount -t cgroup2 none /sys/fs/cgroup && exec "$@"'
 LIMITS = ('nofile=1024:1024', 'nproc=1024:1024')
 
 
 def why_not():
-    """Returns a requirement that this machine lacks, or ''."""
+    """Returns what this machine needs to run the containers but does not have, or ''."""
     for tool in ('podman', 'crun', 'ucx_perftest', 'rping'):
         if not shutil.which(tool):
             return f'{tool} is not installed (apt-get install podman crun ucx-utils)'
@@ -37,7 +39,7 @@ def why_not():
 
 
 def make_root(folder):
-    """Makes a root file system of this machine's files: programs, their libraries, and Rocinante's build."""
+    """Makes a root file system from files of this machine: programs, their libraries, and Rocinante's build."""
     files = {name: str(BUILD / path) for name, path in OURS.items()}
     files |= {path.lstrip('/'): path for path in glob.glob(f'/{LIB}/ucx/*.so*')}
     drivers, links = machine.plugins()
@@ -64,7 +66,7 @@ def make_root(folder):
 
 
 class Pod:
-    """A container with a shell that takes one command after the other."""
+    """A container with a shell. The shell executes one command after the other."""
 
     def __init__(self, namespace, address, root):
         self.address, self.namespace = address, namespace
@@ -82,14 +84,14 @@ class Pod:
         return self.output.read()
 
     def start(self, command):
-        """Begins a command. Returns its number, which wait() needs."""
+        """Starts a command. Returns the number of the command, which wait() needs."""
         number = next(self.number)
         self.process.stdin.write(f'echo "begin {number} "; {command} </dev/null 2>&1; echo "end {number} $?"\n')
         self.process.stdin.flush()
         return number
 
     def wait(self, number, limit=60):
-        """Returns (status, output) of a command."""
+        """Waits for the end of the command with this number. Returns (status, output)."""
         end = time.monotonic() + limit
         while f'\nend {number} ' not in (text := self.said()) or not text.endswith('\n'):
             if self.process.poll() is not None or time.monotonic() > end:
@@ -116,7 +118,7 @@ class Pod:
 
 
 class Pods:
-    """Two containers on one veth; use with `with`."""
+    """Two containers that a veth pair connects. Use in a `with` statement."""
 
     def __init__(self):
         self.stack = contextlib.ExitStack()
@@ -143,12 +145,13 @@ class Pods:
         self.stack.close()
 
     def pair(self, server, client, port, limit=60):
-        """Runs a server in the left container and its client in the right one; both must return 0. Returns the client's output."""
+        """Runs a server in the left container and its client in the right container. Both must return 0. Returns the
+        output of the client."""
         begun = self.left.start(server)
         if port:
             self.net.wait(lambda: f':{port}' in self.net.a.sh('ss -ltnH') or f'\nend {begun} ' in self.left.said(), f'{server} does not listen')
         else:
-            time.sleep(1)  # outside the container nobody can see that an rdma_cm id listens
+            time.sleep(1)  # from outside the container, a listening rdma_cm id cannot be detected
         status, output = self.right.wait(self.right.start(client), limit)
         if status != 0:
             raise hosts.Failure(f'{client} returned {status}:\n{output[-1500:]}\nthe server:\n{self.left.said()[-1500:]}')

@@ -5,7 +5,8 @@ cd /root
 while read -r number text <&3; do
     echo "$text" | base64 -d >/tmp/command.$number
     setsid /usr/bin/dash /tmp/command.$number </dev/null 3>&- 2>&1 | cat >&3
-    # This shell loses the status of the first part of the pipe, so the command stores its status in a file.
+    # The shell does not provide the status of the first program in the pipe, so the command itself writes its status
+    # to a file.
     printf '\n@@END %s %s\n' "$number" "$(cat /tmp/status.$number 2>/dev/null || echo 255)" >&3
     rm -f /tmp/command.$number /tmp/status.$number
 done

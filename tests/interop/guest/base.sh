@@ -1,5 +1,5 @@
-# The first steps of every guest's first process, in a shell of busybox.
-# Programs that are also builtins of this shell are called by their full path.
+# The first steps of the first process of each guest. A busybox shell executes them. A program with the name of a
+# builtin of this shell must be called by its full path.
 export PATH=/usr/bin HOME=/root TERM=dumb
 
 mounts() {
@@ -12,12 +12,12 @@ mounts() {
     exec </dev/console >/dev/console 2>&1
 }
 
-# modules LIST: loads the kernel modules that the file /modules/LIST names. LIST is "boot" or "later".
+# modules LIST: loads the kernel modules that are listed in the file /modules/LIST. LIST is "boot" or "later".
 modules() {
     for module in $(cat /modules/$1); do insmod /modules/$module.ko || echo "guest: no $module"; done
 }
 
-# Starts one agent (agent.sh) per virtio port, and starts it again if it ends.
+# Starts one agent (agent.sh) per virtio port. If an agent ends, starts it again.
 agents() {
     local tries=0 port
     while [ -z "$(cat /sys/class/virtio-ports/*/name 2>/dev/null)" ] && [ $tries -lt 200 ]; do tries=$((tries + 1)); sleep 0.02; done

@@ -1,4 +1,4 @@
-"""Runs a guest that image.py has built, and commands in it."""
+"""Runs a guest that image.py has built, and executes commands in the guest."""
 import base64
 import dataclasses
 import itertools
@@ -20,7 +20,7 @@ BOOT_LIMIT = 120
 
 
 class GuestError(Exception):
-    """The guest does not boot or does not answer, or a command of must() failed."""
+    """The guest does not boot or does not respond, or a command of must() has failed."""
 
 
 def why_not():
@@ -33,7 +33,7 @@ def why_not():
 
 
 class Channel:
-    """One virtio port with an agent behind it. It runs one command at a time."""
+    """A virtio port, to which an agent in the guest is connected. The agent executes one command at a time."""
 
     def __init__(self, path):
         self.socket = socket.socket(socket.AF_UNIX)
@@ -41,7 +41,8 @@ class Channel:
         self.pending = b''
 
     def run(self, command, limit):
-        """Returns (status, output) of a shell command. The guest itself kills the command after `limit` seconds (status 137)."""
+        """Executes a shell command. Returns (status, output). The guest itself kills the command after `limit`
+        seconds (status 137)."""
         number = next(_numbers)
         text = (f'setsid /usr/bin/dash -c {shlex.quote(command)} & main=$!\n'
                 f'{{ sleep {limit}; kill -KILL -$main; }} >/dev/null 2>&1 & watch=$!\n'
@@ -63,7 +64,7 @@ class Channel:
 
 
 class Running:
-    """A command that runs in the guest in the background."""
+    """A command that runs in the background of the guest."""
 
     def __init__(self, guest, command, limit):
         self.command, self.result, self.error = command, None, None
@@ -92,7 +93,7 @@ KERNEL_WORDS = ('console=ttyS0 quiet loglevel=4 panic=-1 nokaslr mitigations=off
 
 
 def tap_netdev(name, tap, more=''):
-    """Returns QEMU's arguments for a NIC on an existing tap."""
+    """Returns QEMU's arguments for a NIC that uses an existing tap."""
     return ['-netdev', f'tap,id={name},ifname={tap},script=no,downscript=no,vhost=off{more}']
 
 
@@ -102,7 +103,8 @@ def virtio_nic(netdev, mac, mtu, more=''):
 
 @dataclasses.dataclass(frozen=True)
 class Machine:
-    """The machine that QEMU emulates. The emulation is in software, so a guest is the same with and without KVM."""
+    """The properties of the machine that QEMU emulates. The emulation is in software, so a guest is the same with and
+    without KVM."""
     kind: str = 'pc,usb=off,vmport=off'
     memory: int = 768  # MiB
     cpus: int = 1
@@ -111,8 +113,8 @@ class Machine:
 
 
 class Guest:
-    """A running guest; use with `with`. `inside` are words before QEMU's command, for example to run QEMU in the network namespace of its
-    taps."""
+    """A running guest. Use in a `with` statement. `inside` is a prefix of QEMU's command, for example to run QEMU in
+    the network namespace of its taps."""
 
     def __init__(self, kernel, initramfs, machine, inside=()):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix='roci-guest-'))
@@ -138,7 +140,7 @@ class Guest:
         try:
             while not all(s.exists() for s in self.sockets):
                 self._check(start)
-            for path in self.sockets:  # connects before the guest writes, because output without a reader is lost
+            for path in self.sockets:  # connects before the guest writes, because output that nobody reads is lost
                 self.channels.put(Channel(str(path)))
             while 'guest: ready' not in self.said():
                 self._check(start)
@@ -160,14 +162,14 @@ class Guest:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def pull(self, netdev, plugged):
-        """Unplugs or plugs the cable of a NIC."""
+        """Unplugs the cable of a NIC, or plugs it in again."""
         with socket.socket(socket.AF_UNIX) as monitor:
             monitor.connect(str(self.monitor))
             monitor.sendall(f'set_link {netdev} {"on" if plugged else "off"}\n'.encode())
-            time.sleep(0.2)  # the monitor needs a moment to execute the command
+            time.sleep(0.2)  # the monitor needs some time to execute the command
 
     def died_of(self):
-        """Returns QEMU's output if QEMU has ended, otherwise ''."""
+        """Returns the output of QEMU if QEMU has ended. Otherwise returns ''."""
         return (self.folder / 'qemu.log').read_text(errors='replace') if self.process.poll() is not None else ''
 
     def said(self):

@@ -24,20 +24,20 @@ TEXTS = {'etc/passwd': 'root:x:0:0:root:/root:/bin/sh\n', 'etc/group': 'root:x:0
 
 
 class CannotBuild(Exception):
-    """This machine lacks a requirement."""
+    """This machine lacks something that the build of a guest needs."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Contents:
-    """The files that a guest has in addition to those of all guests."""
+    """The content of a guest in addition to the files that all guests have."""
     name: str  # name of the archive
     init: pathlib.Path  # first process of the guest
-    programs: tuple = ()  # names of programs in this machine's program folders
-    files: dict = dataclasses.field(default_factory=dict)  # {path in the guest: path here}; their libraries are added
+    programs: tuple = ()  # names of programs; they are searched for in this machine's program folders
+    files: dict = dataclasses.field(default_factory=dict)  # {path in the guest: path on this machine}; the libraries of these files are added
     texts: dict = dataclasses.field(default_factory=dict)  # {path in the guest: content}
     links: dict = dataclasses.field(default_factory=dict)
-    boot_modules: tuple = ()  # kernel modules to load at boot; their dependencies are added
-    later_modules: tuple = ()  # kernel modules to load later
+    boot_modules: tuple = ()  # kernel modules that the guest loads at boot; the modules on which they depend are added
+    later_modules: tuple = ()  # kernel modules that the guest loads later
 
     def sources(self):
         return [self.init, *map(pathlib.Path, self.files.values()), *HERE.glob('*.*')]
@@ -73,7 +73,8 @@ def unpack_kernel(folder):
 
 
 def uncompressed(vmlinuz):
-    """Extracts the ELF kernel. QEMU boots it directly, which saves an emulated CPU seconds of decompression."""
+    """Extracts the ELF kernel, which QEMU can boot directly. The emulated CPU would need seconds to decompress the
+    kernel."""
     at = vmlinuz.find(b'\xfd7zXZ\x00')
     image = lzma.LZMADecompressor().decompress(vmlinuz[at:]) if at >= 0 else b''
     if not image.startswith(b'\x7fELF'):
@@ -87,13 +88,14 @@ def module_facts(path):
 
 
 def modules(kernel, boot_names, later_names):
-    """Returns {name: path} of the wanted modules and their dependencies in the order of loading, and the names to load at boot."""
+    """Returns {name: path} of the wanted modules and of the modules on which they depend, in the order of loading.
+    Also returns the names of the modules to load at boot."""
     paths = {p.stem.replace('-', '_'): p for p in kernel.glob('lib/modules/**/*.ko')}
     order = {}
 
     def visit(name):
         name = name.replace('-', '_')
-        if name in order or name not in paths:  # a missing module is part of the kernel itself
+        if name in order or name not in paths:  # a module without a file is built into the kernel
             return
         for needed in module_facts(paths[name]):
             visit(needed)
@@ -118,7 +120,7 @@ def libraries(binary):
 
 
 def user_space(contents):
-    """Returns {path in the guest: path here} of all programs, files and libraries."""
+    """Returns {path in the guest: path on this machine} of all programs, files and libraries."""
     files = {}
     for name in (*COMMON_PROGRAMS, *contents.programs):
         found = shutil.which(name, path='/usr/bin:/usr/sbin:/bin:/sbin')
@@ -129,7 +131,7 @@ def user_space(contents):
     files[LIBGCC.lstrip('/')] = LIBGCC
     for binary in list(files.values()):
         if is_elf(binary):
-            files.update({lib.lstrip('/'): lib for lib in libraries(binary) if lib.startswith(('/usr/', '/lib'))})  # not Rocinante's: `files` has them
+            files.update({lib.lstrip('/'): lib for lib in libraries(binary) if lib.startswith(('/usr/', '/lib'))})  # no Rocinante libraries, which are in `files` already
     busybox = shutil.which('busybox')
     if not busybox or 'not a dynamic executable' not in subprocess.run(['ldd', busybox], capture_output=True, text=True, check=False).stderr:
         raise CannotBuild('busybox-static is not installed (./dev setup)')
@@ -138,7 +140,7 @@ def user_space(contents):
 
 
 def in_usr(name):
-    """Replaces a link of LINKS at the start of a path by its target."""
+    """If a path begins with a link of LINKS, replaces the link by its target."""
     for link, target in sorted(LINKS.items(), key=lambda l: -len(l[0])):
         if name.startswith(link + '/'):
             return os.path.normpath(os.path.join(os.path.dirname(link), target, name[len(link) + 1:]))
@@ -146,7 +148,7 @@ def in_usr(name):
 
 
 def without_symbols(path):
-    """Returns the content of a file, without debug information if the file is a large program."""
+    """Returns the content of a file. If the file is a large program, removes its debug information."""
     data = pathlib.Path(path).read_bytes()
     if not data.startswith(b'\x7fELF') or len(data) < 1 << 20 or b'.debug_info' not in data:
         return data
@@ -217,7 +219,7 @@ def initramfs(kernel, contents):
 
 
 def build(folder, contents):
-    """Builds missing or outdated parts. Returns (kernel, initramfs)."""
+    """Builds the parts that are missing or outdated. Returns the paths (kernel, initramfs)."""
     folder = pathlib.Path(folder).resolve()
     folder.mkdir(parents=True, exist_ok=True)
     kernel, image, made_of = folder / 'vmlinux', folder / f'{contents.name}.gz', folder / f'{contents.name}.contents'

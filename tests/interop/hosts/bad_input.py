@@ -1,5 +1,6 @@
-"""Ports that cannot be opened, and interfaces that change. If rocid can open no port, rocid must print one line with a remedy and exit with
-1. If rocid can open only some ports, rocid must serve these. (rights.py tests missing permissions.)"""
+"""Tests of ports that cannot be opened, and of interfaces that change. If rocid can open none of its ports, it must
+print one line with a remedy and exit with 1. If rocid can open only some of them, it must serve these. (rights.py
+tests missing permissions.)"""
 import json
 import pathlib
 
@@ -44,12 +45,13 @@ def small_mtu(net):
 
 
 def large_mtu(net):
-    """rocid must refuse af_xdp here, because veth does not support XDP with frames larger than a page."""
+    """veth does not support XDP with frames that are larger than a page. So rocid must refuse af_xdp here."""
     return refuses(net.a, net.a.device('af_xdp'), f'MTU {net.mtu}', 'ip link set wire0 mtu')
 
 
 def no_address(net):
-    """rocid must report that the interface has no address. When the interface gets one, traffic must work."""
+    """If the interface has no address, rocid must report this. After the interface has got an address, traffic must
+    work."""
     net.a.ip(f'addr flush dev {net.a.interface}')
     net.a.start(net.a.device('af_packet'))
     try:
@@ -68,7 +70,8 @@ def without_xdp(what, *texts):
 
 
 def new_mac(net):
-    """The MAC of the interface changes while rocid runs. rocid must report the change, and new and old connections must work."""
+    """The MAC address of the interface changes while rocid runs. rocid must report the change. New and existing
+    connections must work."""
     mac = json.loads(net.a.ip(f'-j link show {net.a.interface}'))[0]['address']
     for host in (net.a, net.b):
         host.start(host.device('af_packet'))

@@ -1,4 +1,4 @@
-"""Programs that connect to the other host by an address (rdma_cm) of its kernel interface."""
+"""Programs that connect by rdma_cm to an address of the other host's kernel interface."""
 import time
 
 from cases import PORT, Group, check, plain
@@ -19,8 +19,8 @@ def wait_served(host, port, server, limit=30):
 
 
 def connect(net, server_words, client_words, tcp=False, limit=60):
-    """Runs a pair of programs; in the commands {port} is the port, and {to} and {to6} are the server's addresses. Both must return 0, and
-    the client's rocid must have sent a connection request."""
+    """Runs a pair of programs. In the commands, {port} stands for the port, and {to} and {to6} stand for the
+    addresses of the server. Both programs must return 0. The client's rocid must have sent a connection request."""
     port = next(PORT)
     words = {'port': port, 'to': net.a.ipv4, 'to6': net.a.ipv6}
     before = requests(net.b)

@@ -43,7 +43,8 @@ def start_pair(net, words, family=4):
 
 
 def cross(net, words, family=4, limit=60):
-    """Runs a server on one host and a client on the other; both must return 0. Returns the client's output."""
+    """Runs a server on one host and a client on the other host. Both must return 0. Returns the output of the
+    client."""
     server, client = start_pair(net, words, family)
     try:
         status = client.wait(limit), server.wait(limit)
@@ -56,7 +57,7 @@ def cross(net, words, family=4, limit=60):
 
 
 def result(output):
-    """Returns the last result line of a perftest, shortened."""
+    """Returns the last result line of a perftest in a shortened form."""
     lines = [line.split() for line in output.splitlines() if re.match(r'^\s+\d+\s+\d+\s+[\d.]+', line)]
     if not lines:
         return ''
@@ -103,7 +104,8 @@ def received(host):
 
 
 def wait_flowing(host, before, limit=20):
-    """Waits until so many frames have come that RDMA traffic runs and the programs' TCP exchange on the same link has ended."""
+    """Waits until many frames have arrived. They prove that RDMA traffic runs and that the TCP exchange of the
+    programs on the same link has ended."""
     end = time.monotonic() + limit
     while received(host) < before + 1000:
         check(time.monotonic() < end, 'no traffic')
@@ -111,7 +113,7 @@ def wait_flowing(host, before, limit=20):
 
 
 def watched(host, body):
-    """Returns the async events that a program on the host gets while body() runs."""
+    """Returns the asynchronous events that a program on the host receives while body() runs."""
     watcher = host.rdma('stdbuf -oL ibv_asyncwatch -d roci0')
     try:
         time.sleep(1)
@@ -123,7 +125,7 @@ def watched(host, body):
 
 
 def short_flap(net):
-    """The link is down for a shorter time than the transport's timeouts. The traffic must continue."""
+    """The link is down for a time that is shorter than the timeouts of the transport. The traffic must continue."""
     def flap():
         before = received(net.a)
         server, client = start_pair(net, 'ib_write_bw -s 65536 -D 4 -u 16')
@@ -144,14 +146,14 @@ def short_flap(net):
 
 
 def restore_ipv6(net):
-    """Adds the IPv6 addresses again that the kernel removes when an interface goes down."""
+    """When an interface goes down, the kernel removes its IPv6 addresses. This function adds them again."""
     for host in (net.a, net.b):
         host.ip(f'addr add {host.ipv6}/64 dev {host.interface} nodad', check=False)
 
 
 def long_flap(net):
-    """The link is down for a longer time than the transport's timeouts. Requests must fail with "retry exceeded", and a new connection must
-    work once the link is up."""
+    """The link is down for a time that is longer than the timeouts of the transport. Requests must fail with "retry
+    exceeded". After the link is up, a new connection must work."""
     before = received(net.a)
     server, client = start_pair(net, 'ib_write_bw -s 65536 -D 8 -u 10')
     try:
@@ -172,7 +174,8 @@ def long_flap(net):
 
 
 def addresses_change(net):
-    """The device's GIDs must follow the addresses of the interface during traffic, and the traffic must go on."""
+    """The addresses of the interface change during traffic. The GIDs of the device must follow, and the traffic must
+    continue."""
     extra, gid = '10.79.7.7', '::ffff:10.79.7.7'
     def change():
         server, client = start_pair(net, 'ib_write_bw -s 65536 -D 3')
@@ -213,7 +216,7 @@ def happenings(kind):
 # ---- XDP -------------------------------------------------------------------------------------------------------------
 
 def kernel_goes_on(net):
-    """The kernel's ping and TCP must work on the link while RDMA traffic uses the link."""
+    """While RDMA traffic uses a link, ping and TCP of the kernel must work on the same link."""
     server, client = start_pair(net, 'ib_write_bw -s 65536 -D 4')
     try:
         before = net.a.xdp()
@@ -243,7 +246,7 @@ def program_on(host):
 
 
 def crash_detaches(net):
-    """After kill -9 of rocid the kernel must remove the XDP program, and the next rocid must start."""
+    """After rocid is killed by SIGKILL, the kernel must remove the XDP program. The next rocid must start."""
     check(program_on(net.a), 'no XDP program while rocid runs')
     net.a.stop(9)
     time.sleep(0.5)
@@ -253,7 +256,7 @@ def crash_detaches(net):
 
 
 def refuses(host, config, *texts, under=()):
-    """rocid must exit with 1 and print one error line, which must contain the given texts."""
+    """rocid must exit with 1 and print one error line. The line must contain the given texts."""
     try:
         check(not host.launch(config, under=under), f'it started:\n{host.log()}')
         check(host.process.returncode == 1, f'exit {host.process.returncode}:\n{host.log()}')
@@ -282,20 +285,21 @@ def xdp_cases(quick):
 
 @dataclasses.dataclass(frozen=True)
 class Group:
-    """Cases that share a network and, if `config` is given, the rocids of both hosts."""
+    """A group of cases that use the same network. If `config` is given, they also use the same rocids."""
     name: str
-    cases: Callable  # quick → (name, body(net)) …
-    config: Optional[Callable] = None  # host → configuration of its rocid; None: each case starts its own
-    prepare: Optional[Callable] = None  # net → …; called before the rocids start
-    started: Optional[Callable] = None  # net → …; called after the rocids have started
+    cases: Callable  # function: quick -> list of (name, body(net))
+    config: Optional[Callable] = None  # function: host -> configuration of the host's rocid; None: each case starts its rocids
+    prepare: Optional[Callable] = None  # function: net -> ...; called before the rocids start
+    started: Optional[Callable] = None  # function: net -> ...; called after the rocids have started
     mtu: int = 4200
     queues: int = 1
-    judged: bool = True  # checks the frames on the link
-    why_not: Optional[Callable] = None  # returns a missing requirement of this machine, or None
+    judged: bool = True  # the frames on the link are checked
+    why_not: Optional[Callable] = None  # function that returns what this machine lacks for the group, or None
 
 
 def plain(kind, engines=1):
-    """Returns a function from a host to a configuration with a device of this kind on the host's interface."""
+    """Returns a function of a host. It returns a configuration with one device of this kind, on the interface of the
+    host."""
     return lambda host: f'[engine]\ncount = {engines}\n' + host.device(kind)
 
 

@@ -1,5 +1,5 @@
-"""Tests the IPv4 header checksums that the port or rocid computes and checks, and the counters of faulty frames, one per kind of fault. DPDK's
-driver of TAPs can compute and check these checksums as NICs do."""
+"""Tests of IPv4 header checksums that rocid or the port computes and checks, and of the counters of faulty frames.
+Each kind of fault has one counter. DPDK's driver of TAPs can compute and check these checksums, as NICs do."""
 from cases import Group, check, cross
 from hosts import Program
 from ports import bridge, tap_config, tap_joins
@@ -29,8 +29,8 @@ def wrong_frames_are_counted(net):
 
 
 def right_on_the_wire(net):
-    """Frames that rocid sends must have right header checksums, whether rocid or the driver computes them. A program at the kernel's end of
-    the TAP checks them."""
+    """Frames of rocid must have right header checksums, whether rocid or the driver computes them. A program at the
+    kernel's end of the TAP checks the frames."""
     listener = Program([*net.a.inside, 'python3', WIRE_END, 'listen', KERNEL_END, '200', '60'])
     try:
         net.wait(lambda: 'listening' in listener.output(), 'nobody listens')

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A foreign XDP program. It counts frames and passes them to the kernel.
+// An XDP program that does not belong to rocid. It counts frames and passes them to the kernel.
 #include <linux/bpf.h>
 
 #include <bpf/bpf_helpers.h>

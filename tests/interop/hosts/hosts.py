@@ -1,4 +1,4 @@
-"""Two hosts on one machine: network namespaces that a veth pair connects, with one rocid in each."""
+"""Two hosts on one machine. Each host is a network namespace with a rocid. A veth pair connects the namespaces."""
 import json
 import os
 import pathlib
@@ -21,7 +21,7 @@ ROCI, ROCID = BUILD / 'apps/roci/roci', BUILD / 'apps/rocid/rocid'
 
 
 class Failure(Exception):
-    """A failed case; the text names the reason."""
+    """The failure of a case. Its text is the reason."""
 
 
 def run(command, check=True):
@@ -33,7 +33,7 @@ def run(command, check=True):
 
 
 def why_not():
-    """Returns a requirement that this machine lacks, or ''."""
+    """Returns what this machine needs for the hosts but does not have, or ''."""
     for tool in ('ip', 'ibv_rc_pingpong', 'ib_write_bw'):
         if shutil.which(tool) is None:
             return f'{tool} is not installed (./dev setup)'
@@ -47,7 +47,7 @@ def why_not():
 
 
 class Program:
-    """A running program. Its output goes to a file, so that a full pipe cannot block it."""
+    """A running program. Its output goes to a file, because the program could block on a full pipe."""
 
     def __init__(self, command):
         self.command = command
@@ -67,20 +67,20 @@ class Program:
 
     def kill(self, how=signal.SIGKILL):
         try:
-            os.killpg(self.process.pid, how)  # the program has its own session, so its pid is also its process group
+            os.killpg(self.process.pid, how)  # the program leads a session, so its process group has the number of its pid
         except ProcessLookupError:
             pass
         self.process.wait()
 
 
 class Host:
-    """One host: a namespace with an interface and a rocid."""
+    """One host: a network namespace with an interface and a rocid."""
 
     def __init__(self, namespace, interface, number, folder):
         self.namespace, self.interface, self.number = namespace, interface, number
         self.socket, self.log_path = f'{folder}/{number}.sock', f'{folder}/{number}.log'
         self.config_path = f'{folder}/{number}.toml'
-        self.roce = {4: self.ipv4, 6: self.ipv6}  # addresses that rocid serves; the kernel's by default
+        self.roce = {4: self.ipv4, 6: self.ipv6}  # addresses of rocid's device; by default those of the kernel
         self.process = None
 
     inside = property(lambda self: ['ip', 'netns', 'exec', self.namespace])
@@ -106,7 +106,8 @@ class Host:
         return '[[device]]\n' + ''.join(f'{k} = {json.dumps(v)}\n' for k, v in lines.items())
 
     def launch(self, config, inside=True, under=()):
-        """Starts a rocid. Returns True once it serves, or False if it has ended. `under` are words before its command (setpriv …)."""
+        """Starts a rocid. Returns True after it has begun to serve, or False if it has ended. `under` is a prefix of
+        its command (setpriv ...)."""
         pathlib.Path(self.config_path).write_text('[memory]\nmbufs = 4096\n' + config)
         command = [*(self.inside if inside else []), *under, str(ROCID), '--config', self.config_path, '--socket', self.socket]
         self.process, serves = lab.begin(command, self.log_path)
@@ -133,7 +134,7 @@ class Host:
     # ---- programs ----------------------------------------------------------------------------------------------------
 
     def rdma(self, words):
-        """Starts a program over this host's rocid."""
+        """Starts a program that uses the rocid of this host."""
         return Program([*self.inside, str(ROCI), 'run', '--socket', self.socket, '--', *shlex.split(words)])
 
     def rdma_once(self, words, limit=30):
@@ -143,7 +144,7 @@ class Host:
         return p.output()
 
     def gids(self):
-        """Returns {GID as text: index}."""
+        """Returns the GIDs of the device as {GID as text: index}."""
         return {gid: int(i) for i, gid in re.findall(r'GID\[\s*(\d+)\]:\s*([0-9a-f:.]+)', self.rdma_once('ibv_devinfo -v -d roci0'))}
 
     def gid(self, family):
@@ -173,19 +174,20 @@ class Host:
 
 
 class Wire:
-    """Captures the link at host a's ports and checks the frames: the ICRCs after each case, and all frames by tshark at the end."""
+    """Captures the frames at the ports of host a and checks them. The ICRCs are checked after each case, and tshark
+    checks all frames at the end."""
     BYTES, FRAMES = 2 << 20, 1000  # limits per case; frames beyond a limit are not checked
 
     def __init__(self, judged):
         self.judged, self.watch, self.frames, self.cases, self.dropped = judged, None, [], [], 0
 
     def begin(self, host):
-        """Starts a capture that lasts until the case ends."""
+        """Starts a capture. The capture lasts until the end of the case."""
         if self.judged and self.watch is None:
             self.watch = judge.Watch(ROCI, host.socket, self.BYTES)
 
     def end_case(self, name):
-        """Ends the capture. Raises Failure if an ICRC was wrong, or if there was no frame."""
+        """Ends the capture. Raises Failure if an ICRC was wrong or if no frame was captured."""
         if (watch := self.watch) is None:
             return
         self.watch = None
@@ -209,7 +211,7 @@ class Wire:
 
 
 class Network:
-    """Two hosts; use with `with`."""
+    """Two connected hosts. Use in a `with` statement."""
 
     def __init__(self, mtu, queues=1, judged=True):
         self.mtu, self.queues = mtu, queues  # `queues` is the number of queues at each end of the veth pair

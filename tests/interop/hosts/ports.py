@@ -1,4 +1,5 @@
-"""Further kinds of ports: TAPs, interfaces without native XDP, VLANs, several queues, sockets and shared memory."""
+"""Tests of further kinds of ports: TAPs, interfaces without native XDP, VLANs, several queues, packet sockets and
+shared memory."""
 import os
 import pathlib
 import shlex
@@ -16,7 +17,7 @@ VLAN = 100
 
 
 def few(kind, *all_words, families=(4, 6)):
-    """Yields a case per command and address family."""
+    """Yields one case per command and address family."""
     for words in all_words:
         for family in families:
             yield f'{kind}: {words}' + (', IPv6' if family == 6 else ''), lambda net, w=words, f=family: result(cross(net, w, f))
@@ -25,7 +26,7 @@ def few(kind, *all_words, families=(4, 6)):
 # ---- a bridge between the wire and the device ------------------------------------------------------------------------
 
 def bridge(net):
-    """Moves the kernel's addresses to a bridge, and makes the wire a port of the bridge."""
+    """Moves the addresses of the kernel to a bridge, and makes the interface of the link a port of the bridge."""
     for host in (net.a, net.b):
         host.ip('addr flush dev wire0')
         host.ip('link add br0 type bridge')
@@ -42,7 +43,8 @@ def on_bridge(net):
 
 
 def own(host, network):
-    """Gives a host addresses that its kernel does not have. Returns the keys of the device that has them."""
+    """Gives a host addresses that its kernel does not have. Returns the configuration keys of a device with these
+    addresses."""
     host.roce = {4: f'10.79.{network}.{host.number}', 6: f'fd79:{network}::{host.number}'}
     return {'addresses': [f'{host.roce[4]}/24', f'{host.roce[6]}/64']}
 
@@ -52,7 +54,8 @@ def tap_config(host):
 
 
 def tap_joins(net):
-    """Makes the kernel's end of the tap a port of the bridge, with a MAC other than rocid's."""
+    """Makes the kernel's end of the tap a port of the bridge. Gives this end a MAC address that differs from
+    rocid's."""
     for host in (net.a, net.b):
         host.ip(f'link set rtap0 address 02:00:00:00:02:0{host.number} master br0 up')
 
@@ -63,7 +66,7 @@ def tap(quick):
 
 
 def ping(host, address, source):
-    """Pings the device from an address of the kernel in the device's network."""
+    """Gives the kernel an address in the network of the device, and pings the device from this address."""
     host.ip(f'addr add {source}/24 dev br0')
     said = host.sh(f'ping -c 5 -i 0.1 -W 2 {address}')
     check(' 0% packet loss' in said, said)
@@ -80,7 +83,8 @@ def generic(quick):
 # ---- several queues --------------------------------------------------------------------------------------------------
 
 def spread(net):
-    """Both engines must have received frames, either from their own queues or handed over by the other engine."""
+    """Both engines must have received frames. An engine may get frames from its own queues or from the other
+    engine."""
     received = [e['counters']['rx_frames'] for e in net.a.status()['host']['engines']]
     check(len(received) == 2 and all(n > 100 for n in received), f'frames received by engine: {received}')
     return f'{received} frames by engine'
@@ -96,7 +100,7 @@ def several(kind):
 # ---- VLANs -----------------------------------------------------------------------------------------------------------
 
 def kernel_vlan(net):
-    """Makes a VLAN interface of the kernel on host b. Host a has none."""
+    """Makes a VLAN interface of the kernel on host b. Host a gets no VLAN interface."""
     net.b.ip(f'link add wire0.{VLAN} link wire0 type vlan id {VLAN}')
     net.b.ip(f'link set wire0.{VLAN} up')
     net.b.ip(f'addr add 10.79.2.2/24 dev wire0.{VLAN}')
@@ -105,7 +109,7 @@ def kernel_vlan(net):
 
 
 def own_or_kernel_vlan(host):
-    """Returns the device: on host a rocid tags frames, on host b the kernel does."""
+    """Returns the configuration of the device. On host a rocid adds the VLAN tag, on host b the kernel adds it."""
     return host.device('af_packet', vlan=VLAN, **own(host, 2)) if host.number == 1 else host.device('af_packet', interface=f'wire0.{VLAN}')
 
 
@@ -125,7 +129,8 @@ def no_kernel_vlan():
 
 
 def captured(host, body, fields):
-    """Returns tshark fields of every RoCEv2 frame of the host's device while body() runs, as a set of tuples."""
+    """Runs body() and captures the frames of the host's device. Returns the given tshark fields of all RoCEv2 frames
+    as a set of tuples."""
     watch = judge.Watch(ROCI, host.socket, 64 << 20)
     try:
         body()
@@ -139,7 +144,8 @@ def captured(host, body, fields):
 
 
 def asked_for(net):
-    """Every request and every response must have the VLAN, the priority (service level) and the traffic class that perftest asked for."""
+    """All requests and responses must have the VLAN, the priority (service level) and the traffic class that perftest
+    has requested."""
     words = 'ib_write_bw -s 4096 -n 50 -S 5 --tclass=104'
     seen = captured(net.a, lambda: cross(net, words), ('vlan.id', 'vlan.priority', 'ip.dsfield'))
     check(seen == {(str(VLAN), '5', '0x68')}, f'{words}: VLAN, priority, DS field: {seen}')
@@ -148,7 +154,7 @@ def asked_for(net):
 
 
 def kernel_pings_vlan(net):
-    """rocid must reply to ARP, neighbour discovery and echo with the VLAN tag."""
+    """rocid must answer ARP, neighbour discovery and echo requests. The answers must have the VLAN tag."""
     for address in net.a.roce.values():
         said = net.b.sh(f'ping -c 5 -i 0.1 -W 2 {address}')
         check(' 0% packet loss' in said, said)
@@ -182,7 +188,8 @@ def end_of(host, kind, role, path):
 
 
 def joined(server_kind, client_kind, crashed=False):
-    """The ports of two rocids are the two ends of a Unix socket. With `crashed` a killed rocid has left its socket."""
+    """Returns a case in which the ports of two rocids are the ends of one Unix socket. If `crashed` is true, a killed
+    rocid has left its socket file."""
     def body(net):
         path = f'{net.folder.name}/{server_kind}.sock'
         try:
@@ -213,7 +220,8 @@ def shared_memory(quick):
 
 
 def taken(kind):
-    """A second rocid on the same socket must report the conflict and must not remove the socket."""
+    """Returns a case in which a second rocid uses the same socket. It must report the conflict and must not remove
+    the socket file."""
     def body(net):
         path = f'{net.folder.name}/{kind}.sock'
         net.a.start(end_of(net.a, kind, 'server', path))

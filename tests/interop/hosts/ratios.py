@@ -1,4 +1,4 @@
-"""Compares RDMA over a kind of port with the kernel's TCP on the same link, in the same run."""
+"""Compares RDMA over a kind of port with TCP of the kernel. Both use the same link in the same run."""
 import itertools
 import json
 import re
@@ -11,7 +11,7 @@ BYTES = 65536
 
 
 def two_sided(net, server_words, client_words, port, env=()):
-    """Runs a TCP server on host a and its client on b. Returns the client's output."""
+    """Runs a TCP server on host a and its client on host b. Returns the output of the client."""
     server = Program([*net.a.inside, 'env', *env, *server_words])
     client = None
     try:
@@ -26,37 +26,37 @@ def two_sided(net, server_words, client_words, port, env=()):
 
 
 def iperf3(net, seconds):
-    """Returns the throughput of one TCP stream, in megabytes per second."""
+    """Returns the throughput of one TCP stream in megabytes per second."""
     port = next(PORT)
     said = two_sided(net, ['iperf3', '-s', '-1', '-p', str(port)], ['iperf3', '-c', net.a.ipv4, '-p', str(port), '-t', str(seconds), '-J'], port)
     return json.loads(said)['end']['sum_received']['bits_per_second'] / 8e6
 
 
 def ucx(net, test, size, count):
-    """Runs UCX's own perftest over TCP. Returns (half round trip in microseconds, megabytes per second)."""
+    """Runs UCX's own perftest over TCP. Returns (half of the round trip in microseconds, megabytes per second)."""
     port = next(PORT)
     words = ['ucx_perftest', '-p', str(port), '-t', test, '-s', str(size), '-n', str(count), '-w', '100']
     said = two_sided(net, words, [*words, net.a.ipv4], port, ['UCX_TLS=tcp,self', f'UCX_NET_DEVICES={net.a.interface}', 'UCX_WARN_UNUSED_ENV_VARS=n'])
     final = [line.split() for line in said.splitlines() if line.startswith('Final:')]
     check(final, f'ucx_perftest has no result:\n{said[-800:]}')
-    values = [float(v) for v in final[0][2:]]  # latency: percentile, average, overall; MB/s: average, overall; messages/s
+    values = [float(v) for v in final[0][2:]]  # latency: percentile, average, overall; MB/s: average, overall; messages per second
     return values[2], values[4] * 1.048576
 
 
 def perftest(net, words):
-    """Runs a perftest. Returns the last line of numbers."""
+    """Runs a perftest. Returns the numbers of its last result line."""
     said = cross(net, words)
     return [float(v) for v in [line.split() for line in said.splitlines() if re.match(r'^\s+\d+\s+\d+\s+[\d.]+', line)][-1]]
 
 
 def beside_tcp(kind, seconds, scale):
     def body(net):
-        tcp = iperf3(net, seconds)  # measured before the rocids start, because an af_packet port also receives every frame of the kernel
+        tcp = iperf3(net, seconds)  # measured before the rocids start, because an af_packet port also receives all frames of the kernel
         _, ucx_tcp = ucx(net, 'tag_bw', BYTES, 2000 * scale)
         ucx_half, _ = ucx(net, 'tag_lat', 64, 3000 * scale)
         for host in (net.a, net.b):
             host.start(host.device(kind))
-        ours = perftest(net, f'ib_write_bw -s {BYTES} -n {2000 * scale}')[3] * 1.048576  # perftest counts in MiB
+        ours = perftest(net, f'ib_write_bw -s {BYTES} -n {2000 * scale}')[3] * 1.048576  # perftest prints MiB per second
         half = perftest(net, f'ib_send_lat -s 64 -n {3000 * scale}')[4]
         for host in (net.a, net.b):
             host.stop()

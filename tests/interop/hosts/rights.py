@@ -1,4 +1,5 @@
-"""rocid as a user that has only the capabilities in docs/ports.md and config/rocid.service for a kind of port."""
+"""Runs rocid as a user who has only the capabilities that docs/ports.md and config/rocid.service list for a kind of
+port."""
 import os
 import pathlib
 import re
@@ -17,8 +18,8 @@ NEEDS = {'af_packet': ('net_raw', 'net_admin'), 'af_xdp': ('net_raw', 'net_admin
 
 
 def may_lock():
-    """Raises the limit of locked memory if this process may do so. Returns the capabilities that rocid then needs to lock memory for rings
-    and frames."""
+    """Raises the limit of locked memory, if this process may raise it. Returns the capabilities that rocid needs to
+    lock memory for rings and frames."""
     try:
         resource.setrlimit(resource.RLIMIT_MEMLOCK, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     except (ValueError, OSError):
@@ -27,7 +28,7 @@ def may_lock():
 
 
 def with_rights(capabilities):
-    """Returns a command prefix that leaves only these capabilities and those of may_lock()."""
+    """Returns a prefix for a command. The command then has only these capabilities and those of may_lock()."""
     some = ','.join(['-all', *(f'+{c}' for c in (*capabilities, *may_lock()))])
     return ['setpriv', f'--reuid={NOBODY}', f'--regid={NOBODY}', '--clear-groups', '--no-new-privs',
             f'--inh-caps={some}', f'--ambient-caps={some}', f'--bounding-set={some}']
@@ -39,7 +40,7 @@ def config_of(kind, host):
 
 def serves(kind):
     def body(net):
-        os.chmod(net.folder.name, 0o777)  # lets the user create sockets
+        os.chmod(net.folder.name, 0o777)  # permits the unprivileged user to create sockets
         try:
             for host in (net.a, net.b):
                 host.start(config_of(kind, host), under=with_rights(NEEDS[kind]))
@@ -55,7 +56,8 @@ def serves(kind):
 
 
 def lacks(kind, missing, *texts):
-    """Without the capability `missing` rocid must print one line with the given texts and exit with 1."""
+    """Returns a case in which rocid lacks the capability `missing`. rocid must print one line with the given texts
+    and exit with 1."""
     def body(net):
         os.chmod(net.folder.name, 0o777)
         try:
@@ -77,7 +79,8 @@ def settings(name):
 
 
 def unit_grants(_):
-    """The unit must run as its own user with exactly the capabilities of NEEDS. systemd must accept the file."""
+    """The systemd unit must run rocid as a separate user with exactly the capabilities of NEEDS. systemd must accept
+    the unit file."""
     wanted = {f'CAP_{c.upper()}' for needs in NEEDS.values() for c in needs}
     for name in ('AmbientCapabilities', 'CapabilityBoundingSet'):
         check(set(settings(name)) == wanted, f'{name}={settings(name)}, but ports need {sorted(wanted)}')

@@ -39,7 +39,7 @@ class Report:
             said = body()
         except Failure as failure:
             why = str(failure)
-        except Exception:  # a fault of the tests themselves counts as a failure
+        except Exception:  # an error in the test code also counts as a failure
             why = traceback.format_exc()
         else:
             self.passed += 1
@@ -59,7 +59,7 @@ class Report:
 
 
 def judged(net, name, body):
-    """Runs a case and checks the traffic on the link."""
+    """Runs a case and checks the frames on the link."""
     try:
         said = body(net)
     except Exception:
@@ -70,7 +70,8 @@ def judged(net, name, body):
 
 
 def run_group(report, group, quick):
-    """Runs the wanted cases of a group with one network and, if the group has a configuration, with one pair of rocids."""
+    """Runs the wanted cases of a group on one network. If the group has a configuration, all cases use the same pair
+    of rocids."""
     chosen = [(name, body) for name, body in group.cases(quick) if report.wants(name)]
     if not chosen:
         return

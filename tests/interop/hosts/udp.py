@@ -1,4 +1,5 @@
-"""RoCEv2 on a plain UDP socket: traffic, changes of the link, operation without privilege, and refusals."""
+"""Tests of RoCEv2 over a plain UDP socket: traffic, changes of the link, operation without privilege, and refused
+configurations."""
 import os
 import pathlib
 import re
@@ -24,7 +25,8 @@ def plain_udp(quick):
 
 
 def multicast(net):
-    """A program that has joined a group must receive the datagrams that the other host sends to the group."""
+    """A program that has joined a multicast group must receive the datagrams that the other host sends to this
+    group."""
     for group, of in (('239.79.0.1', 'ipv4'), ('ff15::79:1', 'ipv6')):
         words = [f'mckey -m {group} -b {getattr(host, of)} -C 5' for host in (net.a, net.b)]
         receiver = net.a.rdma(words[0])
@@ -37,13 +39,14 @@ def multicast(net):
 
 
 def offloads(host, state):
-    """Switches segmentation offloads. If they are on, the kernel passes unsegmented datagrams of many frames, which no real link carries."""
+    """Switches the segmentation offloads on or off. If they are on, the kernel passes unsegmented datagrams of
+    several frames over the veth pair. A real link never carries such datagrams."""
     host.sh(f'ethtool -K {host.interface} tx-udp-segmentation {state} gro {state}')
 
 
 def on_the_wire(net):
-    """The kernel must cut datagrams into segments, which have different IPv4 identifications. tshark must accept all frames, and their
-    ICRCs must be right."""
+    """The kernel must cut datagrams into segments. The segments have different IPv4 identifications. tshark must
+    accept all frames, and the ICRCs must be right."""
     with tempfile.TemporaryDirectory(prefix='roci-udp-') as folder:
         path = f'{folder}/wire.pcapng'
         os.chmod(folder, 0o777)
@@ -54,7 +57,7 @@ def on_the_wire(net):
             net.wait(lambda: 'File:' in watch.output(), 'dumpcap does not start')
             cross(net, 'ib_write_bw -s 65536 -n 20')
             cross(net, 'ib_read_bw -s 8192 -n 20', 6)
-            time.sleep(0.5)  # dumpcap reads its ring in intervals
+            time.sleep(0.5)  # dumpcap reads its ring at intervals
         finally:
             watch.kill(signal.SIGINT)
             for host in (net.a, net.b):
@@ -67,14 +70,14 @@ def on_the_wire(net):
 
 
 def faulty(host):
-    """Makes rocid lose and corrupt frames, because not every kernel has netem."""
+    """Makes rocid itself lose and corrupt frames, because netem is not available in every kernel."""
     return '[fault]\ndrop = 0.01\ncorrupt = 0.005\n' + host.device('udp')
 
 
 # ---- without privilege, and with others --------------------------------------------------------------------------------
 
 def nobody(net):
-    """Traffic must work if both ends run as a user without any capability."""
+    """Both rocids run as a user without any capability. Traffic must work."""
     os.chmod(net.folder.name, 0o777)
     try:
         for host in (net.a, net.b):
@@ -93,7 +96,8 @@ def no_capability():
 
 
 def up_and_down(net):
-    """Runs `roci up` on both hosts, then a pair of programs by `roci run`, then `roci down`, all as a user without any capability."""
+    """Runs `roci up` on both hosts, then a pair of programs by `roci run`, then `roci down`. All commands run as a
+    user without any capability."""
     def roci(host, words):
         folder = f'{net.folder.name}/user{host.number}'
         os.makedirs(folder, exist_ok=True)
@@ -123,7 +127,8 @@ def up_and_down(net):
 
 
 def with_af_packet(net):
-    """Host b has a packet socket, so it receives the frames into which host a's kernel cuts the datagrams, as a NIC would."""
+    """The kernel of host a cuts datagrams into frames. The rocid of host b receives these frames by a packet socket,
+    so it receives them as from a NIC."""
     offloads(net.a, 'off')
     net.a.start(net.a.device('udp'))
     net.b.start(net.b.device('af_packet'))
@@ -139,7 +144,7 @@ def with_af_packet(net):
 
 
 def two_on_lo(net):
-    """Two rocids must work on different addresses of one host."""
+    """Two rocids run on different addresses of the same host. Both must work."""
     other = type(net.a)(net.a.namespace, 'lo', 9, net.folder.name)
     net.a.start(net.a.device('udp', interface='lo', addresses=['127.0.0.1/8']))
     other.start(other.device('udp', interface='lo', addresses=['127.0.0.2/8']))
@@ -168,7 +173,8 @@ def not_ours(net):
 
 
 def filtered(net):
-    """The route to the peer becomes unreachable under traffic. The program must fail, and `roci status` must show the reason."""
+    """The route to the peer becomes unreachable during traffic. The program must fail, and `roci status` must print
+    the reason."""
     for host in (net.a, net.b):
         host.start(host.device('udp'))
     try:

@@ -1,4 +1,5 @@
-"""port = "udp" with faults of the network or of the host. rocid must report the fault or work in spite of it, and must keep running."""
+"""Tests of port = "udp" with faults of the network or of the host. rocid must report the fault or work in spite of
+the fault, and must keep running."""
 import contextlib
 import os
 import re
@@ -26,7 +27,7 @@ def both_up(net):
 
 @contextlib.contextmanager
 def rule(host, words):
-    """Adds a rule to the host's firewall while the block lasts."""
+    """During a `with` block, the firewall of the host has an additional rule."""
     host.sh(f'iptables -w {words}')
     try:
         yield
@@ -36,7 +37,8 @@ def rule(host, words):
 
 @contextlib.contextmanager
 def frame_by_frame(host):
-    """While the block lasts, the host's kernel cuts datagrams into frames before it sends them, as a NIC would."""
+    """During a `with` block, the kernel of the host cuts datagrams into frames before it sends them, as a NIC would
+    do."""
     host.sh(f'ethtool -K {host.interface} tx-udp-segmentation off')
     try:
         yield
@@ -49,13 +51,13 @@ def udp_of(host):
 
 
 def why(host, output):
-    """Returns what `roci why` prints about the QP of the perftest with this output."""
+    """`output` is the output of a perftest. Returns what `roci why` prints about its QP."""
     qpn = int(re.search(r'local address:.* QPN (0x[0-9a-f]+)', output)[1], 16)
     return subprocess.run([ROCI, 'why', '--socket', host.socket, str(qpn)], capture_output=True, text=True, timeout=30, check=False).stdout
 
 
 def fails(net, *texts):
-    """The client on host b must end with status 12 (retries exceeded), and `roci why` must print the texts."""
+    """The client on host b must end with status 12 (retries exceeded). `roci why` must print the given texts."""
     server, client = start_pair(net, f'ib_write_bw {LARGE}')
     try:
         status = client.wait(60)
@@ -80,7 +82,8 @@ def another_rocid(net):
 
 
 def small_buffers(net):
-    """Without CAP_NET_ADMIN the kernel limits socket buffers. rocid must name the sysctl that raises the limit."""
+    """Without CAP_NET_ADMIN the kernel limits the sizes of socket buffers. rocid's message must contain the sysctl
+    that raises the limit."""
     os.chmod(net.folder.name, 0o777)
     net.a.start(net.a.device('udp'), under=[word for word in with_rights(()) if 'ipc_lock' not in word])
     try:
@@ -95,7 +98,7 @@ def small_buffers(net):
 # ---- the network ----------------------------------------------------------------------------------------------------------
 
 def filtered_here(net):
-    """The sender's own firewall refuses each send. `roci status` must show the error."""
+    """The firewall of the sender refuses each send. `roci status` must print the error."""
     with both_up(net), rule(net.b, '-A OUTPUT -p udp --dport 4791 -j DROP'):
         fails(net, 'the peer did not answer', 'UDP port 4791')
         check('permitted' in udp_of(net.b).get('last_error', ''), f'{udp_of(net.b)}')
@@ -103,19 +106,22 @@ def filtered_here(net):
 
 
 def filtered_there(net):
-    """The peer's firewall drops the frames without a reply. `roci why` must name the UDP port."""
+    """The firewall of the peer drops the frames without a reply. The output of `roci why` must contain the UDP
+    port."""
     with both_up(net), rule(net.a, '-A INPUT -p udp --dport 4791 -j DROP'):
         fails(net, 'the peer did not answer', 'UDP port 4791')
 
 
 def rejected_there(net):
-    """The peer's firewall replies by ICMP. Any host could send such messages, so only the exhausted retries may end the QP."""
+    """The firewall of the peer replies by ICMP. Any host could forge such messages, so the QP may fail only after the
+    retries are used up."""
     with both_up(net), rule(net.a, '-A INPUT -p udp --dport 4791 -j REJECT'):
         fails(net, 'the peer did not answer', 'UDP port 4791')
 
 
 def black_hole(net):
-    """The path drops long packets without a reply and passes short ones. `roci why` must name the path MTU."""
+    """The path drops long packets without a reply, but passes short packets. The output of `roci why` must contain
+    the path MTU."""
     with both_up(net), frame_by_frame(net.b), rule(net.a, '-A INPUT -p udp --dport 4791 -m length --length 1501:65535 -j DROP'):
         cross(net, 'ibv_rc_pingpong -s 1024 -n 100')
         fails(net, 'frames of the path MTU')
@@ -123,7 +129,8 @@ def black_hole(net):
 
 
 def shorter_route(net):
-    """The route has a smaller MTU than the interface. rocid must count the frames that are too long for the route."""
+    """The MTU of the route is smaller than the MTU of the interface. rocid must count the frames that are too long
+    for the route."""
     with both_up(net):
         net.b.sh(f'ip route add {net.a.ipv4}/32 dev {net.b.interface} mtu lock 1500')
         try:
@@ -136,7 +143,7 @@ def shorter_route(net):
 
 
 def nat(net):
-    """A NAT changes the source port. The ICRC covers the port, so the peer must drop the frames and count them as
+    """A NAT changes the source port. The ICRC covers this port. So the peer must drop the frames and count them as
     port_changed."""
     with both_up(net), rule(net.b, '-t nat -A POSTROUTING -p udp --dport 4791 -j MASQUERADE --to-ports 20000-20100'):
         fails(net, 'the peer did not answer')
@@ -149,8 +156,8 @@ FRAGMENTS = 'import socket; s=socket.socket(type=socket.SOCK_DGRAM); [s.sendto(b
 
 
 def fragments(net):
-    """The kernel joins fragments to datagrams that are larger than a frame. rocid must count these datagrams (too_large), and
-    traffic must continue."""
+    """The kernel reassembles fragments. The resulting datagrams are larger than a frame. rocid must count these
+    datagrams (too_large), and traffic must continue."""
     with both_up(net):
         cross(net, 'ibv_rc_pingpong -c -n 100')
         before = udp_of(net.a).get('too_large', 0)
@@ -162,7 +169,8 @@ def fragments(net):
 
 
 def lossy(net):
-    """The kernels drop 1 % of the frames in each direction, each frame independently. All programs must succeed."""
+    """The kernels drop 1 % of the frames in each direction. The losses are independent of each other. All programs
+    must succeed."""
     with both_up(net), frame_by_frame(net.b), frame_by_frame(net.a), \
             rule(net.a, '-t raw -A PREROUTING -p udp --dport 4791 -m statistic --mode random --probability 0.01 -j DROP'), \
             rule(net.b, '-t raw -A PREROUTING -p udp --dport 4791 -m statistic --mode random --probability 0.01 -j DROP'):
@@ -173,7 +181,8 @@ def lossy(net):
 # ---- the interface --------------------------------------------------------------------------------------------------------
 
 def goes_away(net):
-    """The interface is deleted under traffic. The port must go down, requests must end with status 12, and rocid must keep serving."""
+    """The interface is deleted during traffic. The port must go down, requests must end with status 12, and rocid
+    must keep serving."""
     before = received(net.a)
     server, client = start_pair(net, 'ib_write_bw -s 65536 -D 20 -u 10')
     try:

@@ -1,4 +1,5 @@
-"""A foreign XDP program on the interface, attached before rocid starts or while it runs."""
+"""Tests with an XDP program that does not belong to rocid ("foreign program"). It is attached to the interface before
+rocid starts or while rocid runs."""
 import json
 import pathlib
 import subprocess
@@ -11,20 +12,21 @@ WORDS = ("has the XDP program 'foreign'", 'ip link set dev wire0 xdp off')
 
 
 def put_on(host, mode='xdpdrv'):
-    """Attaches the foreign program. Returns '' or the kernel's error."""
+    """Attaches the foreign program. Returns '' or the error of the kernel."""
     done = subprocess.run(['ip', '-n', host.namespace, 'link', 'set', 'dev', host.interface, mode, 'obj', OBJECT, 'sec', 'xdp'],
                           capture_output=True, text=True, check=False)
     return '' if done.returncode == 0 else done.stderr.strip() or f'exit {done.returncode}'
 
 
 def counted(program):
-    """Returns the number of frames that the program has passed."""
+    """Returns the number of frames that the program has passed to the kernel."""
     number = json.loads(run(['bpftool', '-j', 'prog', 'show', 'id', str(program['prog']['id'])]))['map_ids'][0]
     return json.loads(run(['bpftool', '-j', 'map', 'dump', 'id', str(number)]))[0]['formatted']['value']
 
 
 class Foreign:
-    """Attaches the foreign program to host a's interface while the block lasts. At the end it must still be attached and work."""
+    """During a `with` block, the foreign program is attached to the interface of host a. At the end it must still be
+    attached and work."""
 
     def __init__(self, net):
         self.net = net
@@ -70,7 +72,8 @@ def others_go_on(net):
 
 
 def af_packet_beside(net):
-    """af_packet must work beside the foreign program, which passes frames to the kernel."""
+    """af_packet must work while the foreign program is attached, because this program passes all frames to the
+    kernel."""
     with Foreign(net):
         try:
             for host in (net.a, net.b):
@@ -82,7 +85,8 @@ def af_packet_beside(net):
 
 
 def ours_is_kept(net):
-    """While rocid runs, `ip link` can neither replace nor detach rocid's program. After rocid has ended, the interface must be free."""
+    """While rocid runs, `ip link` must not be able to replace or detach rocid's program. After rocid has ended, no
+    program may be attached to the interface."""
     try:
         for host in (net.a, net.b):
             host.start(host.device('af_xdp'))

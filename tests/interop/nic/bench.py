@@ -1,4 +1,5 @@
-"""The guest, the namespace at the other ends of its NICs, the rocids on both sides, and the traffic between them."""
+"""The test bench: the guest, the namespace with the other ends of the guest's NICs, the rocids on both sides, and the
+traffic between them."""
 import contextlib
 import dataclasses
 import itertools
@@ -19,13 +20,14 @@ import machine  # noqa: E402
 from lab import BUILD, ROCI, ROCID, Failure  # noqa: E402
 
 VLAN = 100
-SIDE = {'us': '10.98.0.2', 'them': '10.98.0.1'}  # addresses of the programs' own TCP
-TAKES_LONG = 120  # seconds; steps in the guest are slow, because its processor is emulated on a busy machine
+SIDE = {'us': '10.98.0.2', 'them': '10.98.0.1'}  # addresses for the programs' own TCP connections
+TAKES_LONG = 120  # seconds; commands in the guest are slow, because its processor is emulated on a busy machine
 _ports = itertools.count(18600)
 
 
 def addresses(number):
-    """Returns {family: (the guest's address, the other end's address)} in the network of a NIC."""
+    """Returns {family: (address of the guest, address of the other end)} in the network of the NIC with this
+    number."""
     return {'ipv4': (f'10.9{number}.0.2', f'10.9{number}.0.1'), 'ipv6': (f'fd9{number}::2', f'fd9{number}::1')}
 
 
@@ -55,23 +57,23 @@ def gid_index(devinfo, address):
 
 @dataclasses.dataclass
 class End:
-    """A device of a rocid, and the way to run a program over it."""
+    """A device of a rocid, and the prefix of programs that use it."""
     device: str
-    run: str  # words before a program
-    number: int  # number of the device's network
+    run: str  # prefix of a program's command
+    number: int  # number of the network of the device
 
 
 class Inside:
-    """A rocid in the guest; use with `with`. `under` are words before its command."""
+    """A rocid in the guest. Use in a `with` statement. `under` is a prefix of its command."""
     count = itertools.count(1)
 
     def __init__(self, bench, config, under=''):
         self.guest, self.config, self.under, self.number = bench.guest, config, under, next(self.count)
-        self.status = None  # exit status, once it has ended
+        self.status = None  # exit status after rocid has ended
         self.socket, self.log_path, self.pid = f'/tmp/rocid{self.number}.sock', f'/tmp/rocid{self.number}.log', 0
 
     def launch(self):
-        """Starts the rocid. Returns True once it serves, or False if it has ended."""
+        """Starts the rocid. Returns True after it has begun to serve, or False if it has ended."""
         config, log = f'/tmp/rocid{self.number}.toml', self.log_path
         self.guest.must(f"cat >{config} <<'END'\n{self.config}\nEND")
         status, output = self.guest.run(f'''ulimit -l unlimited
@@ -102,8 +104,8 @@ class Inside:
 
 
 class Bench:
-    """The guest and its peers; use with `with`. The namespace has one tap per NIC, one rocid with a device per tap, and one rocid with a
-    VLAN device. A device on a tap has the name of its NIC."""
+    """The guest and its peers. Use in a `with` statement. The namespace has one tap per NIC, one rocid with a device
+    per tap, and one rocid with a VLAN device. The device on a tap has the name of the NIC."""
 
     def __init__(self, words=None):
         self.name = f'roci-nic-{os.getpid()}'
@@ -123,7 +125,7 @@ class Bench:
             self.ip('link', 'set', 'lo', 'up')
             for nic in machine.NICS:
                 self.tap(nic.name, bool(nic.tap))
-                self.ip('address', 'add', f'10.9{nic.number}.0.9/24', 'dev', nic.name)  # source of pings
+                self.ip('address', 'add', f'10.9{nic.number}.0.9/24', 'dev', nic.name)  # the source address of pings
             self.tap(machine.SIDE, False)
             self.ip('address', 'add', f'{SIDE["them"]}/24', 'dev', machine.SIDE)
             self.start_rocid()
@@ -143,7 +145,7 @@ class Bench:
         self.guest.must(f'ip link set {self.kernel_nic} mtu {mtu}')
 
     def prepare(self):
-        """Sets up the guest's own network and its hugepages."""
+        """Configures the guest's own network interface and hugepages."""
         self.kernel_nic = self.guest.must("grep -l 01:00 /sys/class/net/*/address | head -1").split('/')[4]
         nic = self.kernel_nic
         self.guest.must(f'ip link set {nic} mtu {machine.MTU} && ip link set {nic} up && ip address add {SIDE["us"]}/24 dev {nic} && hugepages.sh 100')
@@ -164,8 +166,8 @@ class Bench:
             text += f'[[device]]\nname = "{name}"\nport = "af_packet"\ninterface = "{interface}"\naddresses = {config_addresses(number, 1)}\n{more}'
         config, log = pathlib.Path(self.folder) / f'{which}.toml', pathlib.Path(self.folder) / f'{which}.log'
         config.write_text(text)
-        # DPDK's af_packet driver names a socket's fanout group by process ID and interface. Two processes in one namespace may use the same group, so
-        # a start may fail and is repeated.
+        # DPDK's af_packet driver computes the fanout group of a socket from the process ID and the interface. Two
+        # processes in one namespace may get the same group. The start of a rocid then fails and is repeated.
         for _ in range(3):
             process, serves = lab.begin([*self.inside, str(ROCID), '--config', str(config), '--socket', f'{self.folder}/{which}.sock'], log)
             if serves or 'Operation not permitted' not in log.read_text():
@@ -190,7 +192,7 @@ class Bench:
     # ---- traffic ------------------------------------------------------------------------------------------------------
 
     def cross(self, us, them, program, family='ipv4', we_serve=False):
-        """Runs a program like perftest at both ends. Returns the client's figure as text."""
+        """Runs a program like perftest at both ends. Returns the result of the client as text."""
         port = next(_ports)
         option = '-g' if 'pingpong' in program else '-x'
 

@@ -1,4 +1,5 @@
-"""If rocid cannot use a NIC, rocid must print one line with a remedy. The file of the VFIO group decides who may use a NIC."""
+"""Tests with NICs that rocid cannot use. rocid must print one line with a remedy. The file of the VFIO group
+determines who may use a NIC."""
 import machine
 import nics
 from bench import Inside, check
@@ -60,7 +61,7 @@ class Rows:
             check('PORT_ACTIVE' in inside.devinfo('roci1'), 'roci1 is not active')
 
     def rows(self):
-        """Yields (name, body, whether --quick runs it)."""
+        """Yields tuples (name, body, whether --quick runs the row)."""
         yield 'no such PCI device', self.row(NO_DEVICE, f'there is no PCI device {NO_DEVICE} here'), True
         yield 'a PCI device that is no NIC', self.row(NO_NIC, 'is no network card'), True
         yield 'a NIC without driver', self.row(VMXNET3.address, f'no driver has {VMXNET3.address}', 'dpdk-devbind.py -b vfio-pci'), True

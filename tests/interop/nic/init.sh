@@ -1,6 +1,6 @@
 #!/usr/bin/busybox sh
-# The first process of the guest. Makes the root an ordinary mount, because an initramfs permits no pivot_root and systemd's sandboxes need it. Then
-# loads the modules, starts the agents, and becomes systemd.
+# The first process of the guest. An initramfs permits no pivot_root, which the sandboxes of systemd need. So the
+# script first makes the root an ordinary mount. Then it loads the modules, starts the agents, and executes systemd.
 . /usr/lib/guest/base.sh
 if [ "$1" != rooted ]; then
     mkdir -p /mnt

@@ -1,4 +1,5 @@
-"""A NIC that rocid drives by vfio and an emulated IOMMU: traffic, link, interrupts and two queues."""
+"""Tests of a NIC that rocid uses by vfio and an emulated IOMMU: traffic, link, interrupts, checksums and two
+queues."""
 import re
 import time
 
@@ -15,7 +16,7 @@ def config(nic, engines=1, more='', top=''):
 
 
 def bind(bench, nic, driver='vfio-pci'):
-    """Binds a NIC to a driver as driverctl does. With "" the NIC has no driver."""
+    """Binds a NIC to a driver, as driverctl does. If `driver` is "", the NIC gets no driver."""
     at = f'/sys/bus/pci/devices/{nic.address}'
     bench.guest.must(f'echo {driver} >{at}/driver_override; [ ! -e {at}/driver ] || echo {nic.address} >{at}/driver/unbind; ' +
                      (f'echo {nic.address} >/sys/bus/pci/drivers_probe; test -e {at}/driver' if driver else 'true'))
@@ -26,7 +27,7 @@ def group_file(bench, nic):
 
 
 class Rows:
-    """The cases of one NIC. One rocid serves all cases before `two_queues`."""
+    """The cases of one NIC. All cases before `two_queues` use the same rocid."""
 
     def __init__(self, bench, nic):
         self.bench, self.nic, self.inside = bench, nic, None
@@ -51,15 +52,15 @@ class Rows:
         return self.cross('ib_write_bw -F -m 4096 -s 65536 -n 20')()
 
     def idle(self):
-        """Frames must reach an engine that may sleep for up to a second. The NIC must wake the engine by an interrupt. If the NIC causes no
-        interrupts, rocid must poll it."""
+        """An idle engine may sleep for up to a second. Frames must reach it earlier. The NIC must wake the engine by
+        an interrupt. If the NIC causes no interrupts, rocid must poll the NIC."""
         def looked():
             return sum(int(n) for line in self.bench.guest.must(f'grep {self.nic.address} /proc/interrupts').splitlines() for n in re.findall(r'\s(\d+)(?=\s)', line))
         check(self.bench.ping(f'10.9{self.nic.number}.0.2'), 'no answer to ping')
         before = looked()
         times = self.bench.ping(f'10.9{self.nic.number}.0.2', 6)
         after = looked()
-        check(len(times) == 6 and sorted(times)[2] < 300, f'round trips of {times} ms')  # without interrupts the engine could sleep for a second
+        check(len(times) == 6 and sorted(times)[2] < 300, f'round trips of {times} ms')  # an engine that is not woken could sleep for a second
         middle, port = sorted(times)[2], self.bench.status(self.inside)['ports'][0]
         if not self.nic.interrupts:
             check(after == before and port['interrupts'] == 'none yet', f'{after - before} interrupts: has the driver learned it? {port}')
@@ -68,10 +69,10 @@ class Rows:
         return f'{after - before} interrupts for 6 pings, round trip {middle:.1f} ms'
 
     def checksums(self):
-        """rocid must count each kind of wrong frame, whether the NIC or rocid detects the fault."""
+        """rocid must count each kind of faulty frame, whether the NIC or rocid detects the fault."""
         left = self.bench.status(self.inside)['ports'][0]['checksum_offload']
         to = (self.nic.mac, f'10.9{self.nic.number}.0.1', f'10.9{self.nic.number}.0.2')
-        for what, where in ((what, where) for what, where in wrong.KINDS if 'cut' not in what):  # a NIC pads frames that are too short
+        for what, where in ((what, where) for what, where in wrong.KINDS if 'cut' not in what):  # a NIC extends frames that are too short, so such frames are left out
             before = wrong.counted(self.bench.status(self.inside), where)
             said = self.bench.shell(' '.join([*self.bench.inside, 'python3', wire_end.__file__, 'send', self.nic.name, wrong.frame(*to, **what).hex()]))
             check(said[0] == 0, said[1])
@@ -85,7 +86,7 @@ class Rows:
         check(not left, f'left behind: {left}')
 
     def two_queues(self):
-        self.inside.stop()  # the rocid still runs if --only skipped cases
+        self.inside.stop()  # if --only has skipped cases, the rocid still runs
         with Inside(self.bench, config(self.nic, 2)) as inside:
             said = self.bench.cross(inside.end(self.nic.number), self.bench.there(self.nic.name, self.nic.number), 'ib_write_bw -F -m 4096 -s 65536 -n 30 -q 4')
             sent = [e['counters']['tx_frames'] for e in self.bench.status(inside)['engines']]
@@ -93,7 +94,7 @@ class Rows:
         return f'{said}; frames by engine {sent}'
 
     def rows(self):
-        """Yields (name, body, whether --quick runs it)."""
+        """Yields tuples (name, body, whether --quick runs the row)."""
         first = self.nic.number == 1
         pingpong = 'ibv_rc_pingpong -m 4096 -n 200 -s 5000 -c'
         bandwidth, latency = 'ib_write_bw -F -m 4096 -s 65536 -n 100', 'ib_send_lat -F -s 64 -n 200'

@@ -20,12 +20,12 @@ import service
 import vlan
 
 guest, image = bench.guest, bench.image
-QEMU_FAULT = 'e1000e_intrmgr_on_throttling_timer'  # a wrong assertion of QEMU 7.2: it fails if MSI-X is enabled when this timer fires
-DEADLINE = 10 * 60  # seconds for all rows; rows after this time are skipped
+QEMU_FAULT = 'e1000e_intrmgr_on_throttling_timer'  # QEMU 7.2 aborts by a wrong assertion if MSI-X is enabled when this timer fires
+DEADLINE = 10 * 60  # seconds for all rows; later rows are skipped
 
 
 def groups(wire):
-    """Yields (group, rows). A row is (name, body, whether --quick runs it)."""
+    """Yields tuples (group, rows). A row is a tuple (name, body, whether --quick runs the row)."""
     yield 'errors', errors.Rows(wire).rows()
     yield 'systemd', service.Rows(wire).rows()
     yield 'kernel VLAN', vlan.Rows(wire).rows()
@@ -55,7 +55,7 @@ class Report:
             why = str(failure)
             if QEMU_FAULT in wire.guest.died_of():
                 return self.skip(name, f"this QEMU's e1000e is at fault: {QEMU_FAULT}")
-        except Exception:  # a fault of the tests themselves counts as a failure
+        except Exception:  # an error in the test code also counts as a failure
             why = traceback.format_exc()
         else:
             self.passed += 1
@@ -73,8 +73,8 @@ class Report:
 
 
 def boot(stack):
-    """Returns a running guest. On a busy machine an emulated guest may not boot in time. In this case reports the failure and starts a second
-    guest."""
+    """Returns a running guest. If the machine is busy, an emulated guest may not boot in time. In this case reports
+    the failure and starts a second guest."""
     try:
         return stack.enter_context(bench.Bench())
     except guest.GuestError as error:
@@ -92,7 +92,7 @@ def run(report):
                 if not any(report.wants(name, quick) for name, _, quick in rows):
                     continue
                 for number, (name, body, quick) in enumerate(rows):
-                    if number == 0 or report.wants(name, quick):  # the first row starts what the other rows use
+                    if number == 0 or report.wants(name, quick):  # the first row starts programs that the other rows need
                         report.row(name, body, wire)
     except image.CannotBuild as reason:
         report.skip('all', reason)
@@ -113,7 +113,7 @@ def main():
         print('\n'.join(f'{group}: {name}' for group, rows in groups(None) for name, _, quick in rows if options.full or quick))
         return 0
     report = Report(options)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # clean up
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the exit runs the clean-up
     if why := guest.why_not():
         report.skip('all', why)
     else:

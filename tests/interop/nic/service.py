@@ -1,4 +1,4 @@
-"""systemd runs config/rocid.service. Only the row for PCI adds a drop-in file to the unit."""
+"""Tests in which systemd runs config/rocid.service. Only the row for PCI adds a drop-in file to this unit."""
 import re
 
 import machine
@@ -7,7 +7,7 @@ from bench import TAKES_LONG, End, check, config_addresses, wait_until
 
 SOCKET = '/run/rocinante/rocid.sock'
 CAPABILITIES = {'net_admin': 12, 'net_raw': 13, 'perfmon': 38, 'bpf': 39}
-# Prefix that runs a command as a user who is in the socket's group.
+# A prefix that runs a command as a user who is a member of the socket's group.
 USER = f'/usr/bin/setpriv --reuid 1000 --regid 1000 --groups $(stat -c %g {SOCKET}) --inh-caps=-all --bounding-set=-all'
 DEVICE = 'ib_write_bw -F -m 1024 -s 65536 -n 50'
 
@@ -33,7 +33,7 @@ class Rows:
         return self.guest.run('journalctl -u rocid --no-pager -o cat | tail -n 15')[1]
 
     def serves(self):
-        """Waits until rocid serves. Returns the id of its main process."""
+        """Waits until rocid serves. Returns the id of rocid's main process."""
         def found():
             pid = self.property('MainPID')
             return pid != '0' and self.guest.run(f'roci status --socket {SOCKET} >/dev/null 2>&1')[0] == 0 and pid
@@ -68,7 +68,7 @@ class Rows:
 
     def other_kind(self, kind):
         def body():
-            self.bench.kernel_mtu(3000)  # XDP needs frames that fit into a page
+            self.bench.kernel_mtu(3000)  # with XDP, a frame must fit into a page
             self.interface(kind)
             self.systemctl('restart')
             self.serves()
@@ -117,7 +117,7 @@ class Rows:
         return 'the folder of the socket is gone'
 
     def rows(self):
-        """Yields (name, body, whether --quick runs it)."""
+        """Yields tuples (name, body, whether --quick runs the row)."""
         yield 'starts, as DynamicUser with four capabilities', self.starts, True
         yield 'ib_write_bw of another user over af_packet', lambda: self.cross(), True
         yield 'restarted with af_xdp', self.other_kind('af_xdp'), True

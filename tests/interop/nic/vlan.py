@@ -1,4 +1,5 @@
-"""A VLAN interface of the kernel as a port (interface = "eth0.100", without the key `vlan`). The rocid at the other end tags its frames itself."""
+"""Tests with a VLAN interface of the kernel as a port (interface = "eth0.100", without the key `vlan`). The rocid at
+the other end adds the VLAN tags itself."""
 from bench import VLAN, Inside, addresses, check
 
 
@@ -8,7 +9,7 @@ class Rows:
 
     def interface(self):
         nic = self.bench.kernel_nic
-        self.bench.kernel_mtu(3000)  # for XDP
+        self.bench.kernel_mtu(3000)  # XDP needs this MTU
         name = f'{nic}.{VLAN}'
         if self.bench.guest.run(f'ip link show {name}')[0] != 0:
             self.bench.guest.must(f'ip link add link {nic} name {name} type vlan id {VLAN} && echo 0 >/proc/sys/net/ipv6/conf/{name}/accept_dad && '
@@ -25,7 +26,7 @@ class Rows:
         return body
 
     def rows(self):
-        """Yields (name, body, whether --quick runs it)."""
+        """Yields tuples (name, body, whether --quick runs the row)."""
         pingpong, bandwidth = 'ibv_rc_pingpong -m 1024 -n 200 -s 5000 -c', 'ib_write_bw -F -m 1024 -s 65536 -n 50'
         yield 'af_packet, ib_write_bw', self.over('af_packet', bandwidth), True
         yield 'af_packet, ibv_rc_pingpong, IPv6, it serves', self.over('af_packet', pingpong, family='ipv6', we_serve=True), True

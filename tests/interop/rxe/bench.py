@@ -1,5 +1,5 @@
-"""The links between rocid and a guest with Soft-RoCE. Usually the link is a tap in a network namespace: rocid is at the tap's kernel end,
-the guest at the other end."""
+"""The links between rocid and a guest with Soft-RoCE. Usually the link is a tap in a network namespace. rocid uses
+the kernel's end of the tap, and the guest uses the other end."""
 import contextlib
 import dataclasses
 import json
@@ -32,11 +32,11 @@ VLAN = 100
 
 @dataclasses.dataclass(frozen=True)
 class Net:
-    """The connection between rocid and the guest, and rocid's device."""
+    """A connection between rocid and the guest, and the configuration of rocid's device."""
     us: dict
     them: dict
     device: str
-    side_us: str = ''  # address of the programs' own TCP
+    side_us: str = ''  # addresses for the programs' own TCP connections
     side_them: str = ''
 
 
@@ -55,12 +55,13 @@ def ours(network):
 US, THEM = addresses(99, 1), addresses(99, 2)
 NETS = {
     'tap': Net(US, THEM, f'port = "af_packet"\ninterface = "{TAP}"\n', US['ipv4'], THEM['ipv4']),
-    # The guest's kernel has a VLAN interface; rocid tags its frames itself.
+    # The guest's kernel has a VLAN interface. rocid adds the VLAN tags itself.
     'vlan': Net(addresses(97, 1), addresses(97, 2), f'port = "af_packet"\ninterface = "{TAP}"\nvlan = {VLAN}\n' + ours(97), US['ipv4'], THEM['ipv4']),
-    # rocid has a plain UDP socket: in the namespace of the tap (udp), or behind a router that has the tap (routed).
+    # rocid uses a plain UDP socket. It is in the namespace of the tap (udp), or behind a router that has the tap
+    # (routed).
     'udp': Net(US, THEM, f'port = "udp"\ninterface = "{TAP}"\n', US['ipv4'], THEM['ipv4']),
     'routed': Net(addresses(96, 1), THEM, 'port = "udp"\ninterface = "far0"\n', addresses(96, 1)['ipv4'], THEM['ipv4']),
-    # The guest's NIC is the other end of rocid's port. rocid handles no TCP, so TCP has its own tap.
+    # The guest's NIC is the other end of rocid's port. rocid does not handle TCP, so TCP uses a separate tap.
     'vhost': Net(US, THEM, 'port = "vhost_user"\npath = "{vhost}"\nmac = "02:00:00:00:99:01"\n' + ours(99), '10.98.0.1', '10.98.0.2'),
 }
 
@@ -70,7 +71,8 @@ class Failure(Exception):
 
 
 class Rocid:
-    """A rocid; use with `with`. `settings` are further settings of its configuration, as "section.key=value"."""
+    """A rocid. Use in a `with` statement. `settings` are additional settings of its configuration, each as
+    "section.key=value"."""
 
     def __init__(self, wire, net, settings=()):
         self.wire, self.net = wire, net
@@ -103,7 +105,7 @@ class Rocid:
         return json.loads(done.stdout)
 
     def counters(self):
-        """Returns the counters, summed over all engines."""
+        """Returns the counters of all engines, added up."""
         total = {}
         for engine in self.status()['host']['engines']:
             for name, value in (engine['counters'] | engine['frames_by_verdict']).items():
@@ -115,7 +117,7 @@ class Rocid:
 
 
 class Program:
-    """One of this machine's programs, over rocid."""
+    """A program of this machine that uses a rocid."""
 
     def __init__(self, rocid, command):
         self.command, self.rocid = command, rocid
@@ -128,7 +130,7 @@ class Program:
         return self.file.read()
 
     def wait(self, limit):
-        """Returns (status, output)."""
+        """Waits for the end of the program. Returns (status, output)."""
         try:
             status = self.process.wait(limit)
         except subprocess.TimeoutExpired:
@@ -143,13 +145,13 @@ class Program:
 
 
 class Wire:
-    """The namespace, the tap and the guest; use with `with`."""
+    """The namespace, the tap and the guest. Use in a `with` statement."""
 
     kernel_has = US  # addresses of the tap
 
     def __init__(self, folder):
         self.name = f'roci-rxe-{os.getpid()}'
-        self.inside = self.guest_inside = ['ip', 'netns', 'exec', self.name]  # prefixes: `inside` of rocid and our programs, `guest_inside` of QEMU
+        self.inside = self.guest_inside = ['ip', 'netns', 'exec', self.name]  # prefixes of commands: `inside` for rocid and our programs, `guest_inside` for QEMU
         self.folder, self.guest, self.stack = folder, None, contextlib.ExitStack()
 
     def ip(self, *words):
@@ -182,13 +184,14 @@ class Wire:
         return guest.Guest(kernel, initramfs, peer.machine(TAP, GUEST_MAC, with_prefix(THEM), MTU), self.guest_inside)
 
     def rocid(self, net, settings):
-        """Returns a rocid for use with `with`."""
+        """Returns a rocid. Use it in a `with` statement."""
         if net == 'vlan':
             self.guest_vlan()
         return Rocid(self, NETS[net], settings)
 
     def guest_vlan(self):
-        """Adds the VLAN interface. Soft-RoCE stays on the NIC itself and serves the addresses of the VLAN interface."""
+        """Adds the VLAN interface in the guest. Soft-RoCE stays on the NIC itself. It also serves the addresses of
+        the VLAN interface."""
         if self.guest.run(f'ip link show eth0.{VLAN}')[0] == 0:
             return
         name = f'eth0.{VLAN}'
@@ -196,7 +199,8 @@ class Wire:
                         ' && '.join(f'ip address add {a} dev {name}' for a in with_prefix(NETS['vlan'].them)))
 
     def restart_guest(self):
-        """Replaces the guest by a new one. Called after a failure, because the kernel's Soft-RoCE may have hung."""
+        """Replaces the guest by a new guest. Called after a failure, because Soft-RoCE in the guest's kernel may have
+        hung."""
         self.guest.__exit__()
         self.start_guest()
 
@@ -206,7 +210,8 @@ class Wire:
         self.stack.close()
 
     def guest_loss(self, rules):
-        """Applies netem rules such as "loss 1%" to the RoCE frames of the guest, but not to TCP. '' removes the rules."""
+        """Applies netem rules such as "loss 1%" to the RoCE frames that the guest sends, but not to TCP. If `rules`
+        is '', removes the rules."""
         self.guest.run('tc qdisc del dev eth0 root')
         if not rules:
             return
@@ -216,7 +221,7 @@ class Wire:
                         'tc filter add dev eth0 parent 1: protocol ipv6 prio 2 u32 match ip6 protocol 17 0xff match ip6 dport 4791 0xffff flowid 1:3')
 
     def gids(self, rocid):
-        """Returns the GID indices of rocid and of the guest: ({family: index}, {family: index})."""
+        """Returns the GID indices as ({family: index of rocid}, {family: index of the guest})."""
         program = Program(rocid, ['ibv_devinfo', '-v', '-d', 'roci0'])
         status, ours = program.wait(30)
         if status != 0:
@@ -225,7 +230,7 @@ class Wire:
 
 
 class RoutedWire(Wire):
-    """rocid is in a namespace of its own. The namespace of the tap is a router."""
+    """A link on which rocid is in a separate namespace. The namespace of the tap is a router."""
 
     kernel_has = addresses(99, 3)
 
@@ -260,7 +265,8 @@ class RoutedWire(Wire):
 
 
 class VhostWire(Wire):
-    """A link without a tap for RoCE: the guest's NIC is connected to rocid's vhost_user port, so rocid must start first."""
+    """A link without a tap for RoCE. The guest's NIC is connected to rocid's vhost_user port, so rocid must start
+    before the guest."""
 
     kernel_has = {'ipv4': NETS['vhost'].side_us}
 
@@ -279,7 +285,7 @@ class VhostWire(Wire):
 
 
 def gid_indexes(text, wanted):
-    """Returns {family: index} of the wanted addresses."""
+    """Finds the wanted addresses in the output of ibv_devinfo. Returns {family: index}."""
     found = {gid: int(index) for index, gid in re.findall(r'GID\[\s*(\d+)\]:\s*([0-9a-f:.]+)', text)}
     missing = [a for f, a in wanted.items() if (f'::ffff:{a}' if f == 'ipv4' else a) not in found]
     if missing:

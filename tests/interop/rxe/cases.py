@@ -1,4 +1,4 @@
-"""The cases: rows of a table with the commands of both ends."""
+"""The table of cases. A row contains the commands of both ends."""
 import dataclasses
 
 ALL_SIZES = '0,1,3,4,255,1024,1025,4097,65536'
@@ -10,25 +10,26 @@ FAULTS = 'bad_write bad_read bad_atomic too_long not_ready gone'
 @dataclasses.dataclass(frozen=True)
 class Case:
     name: str
-    server: str  # command; {dev}, {gid}, {port}, {address} (of the server) and {side} (its address for TCP) are filled in
+    server: str  # command; {dev}, {gid}, {port}, {address} (of the server) and {side} (the server's address for TCP) are replaced
     client: str
     family: str = 'ipv4'
     we_serve: bool = False
     quick: bool = True
     limit: int = 60
-    tries: int = 2  # maximum number of tries, if the case has faults or the guest itself fails
-    ours: tuple = ()  # settings of rocid, for faults on this side
-    theirs: str = ''  # netem rules in the guest, for faults on the other side
-    listens: str = 'tcp'  # how Runner.ready() sees that the server listens: on a TCP port, by rdma_cm, or not at all (itself)
-    shows: str = ''  # text that the client's output must contain
+    tries: int = 2  # maximum number of tries; only cases with faults are repeated, or cases in which the guest itself fails
+    ours: tuple = ()  # settings of rocid, which cause faults on this side
+    theirs: str = ''  # netem rules in the guest, which cause faults on the other side
+    listens: str = 'tcp'  # how the server listens: on a TCP port, by rdma_cm, or 'itself' (the client waits for the server); see Runner.ready()
+    shows: str = ''  # text that the output of the client must contain
     net: str = 'tap'  # key of bench.NETS
-    most_inquiries: int = -1  # loss inquiries that we may send during the case; at least one must be sent. -1: any number, or none
-    judged: bool = False  # checks every frame by tshark, and its ICRC by an independent computation
+    most_inquiries: int = -1  # maximum number of loss inquiries of rocid, which must send at least one; -1: no check
+    judged: bool = False  # tshark checks every frame, and an independent computation checks its ICRC
 
 
 def both_ways(name, command, to='{address}', **more):
-    """Returns two cases with the same program at both ends; each end serves once. `command` is a command to which the client appends `to`, or
-    a pair: (the server's command, the client's command)."""
+    """Returns two cases with the same program at both ends. Each end is the server in one of the cases. `command` is
+    the command of the server, to which the client appends `to`. It may also be a pair: (command of the server,
+    command of the client)."""
     server, client = command if isinstance(command, tuple) else (command, f'{command} {to}')
     return [Case(f'{name}, they serve', server, client, **more), Case(f'{name}, we serve', server, client, we_serve=True, **more)]
 
@@ -55,7 +56,8 @@ def transports():
 
 
 def alone():
-    """Runs the rows of wrong arguments (tests/conformance/verbs/arguments_*.cpp) on Soft-RoCE. A difference that a row does not explain is a failure."""
+    """Runs the rows of wrong arguments (tests/conformance/verbs/arguments_*.cpp) on Soft-RoCE. A difference without a
+    reason in the row is a failure."""
     yield Case('wrong arguments, verb by verb', 'ROCI_OTHER_PROVIDER=1 ROCI_GID={gid} arguments --gtest_brief=1', 'true', listens='itself', limit=120, quick=False)
 
 
@@ -65,7 +67,7 @@ def losses():
         settings = tuple(f'fault.{s}' for s in ours.split())
         yield ops(f'RC: they have {rules}', '-r 5 -s 0,1,1024,5000,65536', RC_OPERATIONS, theirs=rules, quick=quick, limit=180)
         yield ops(f'RC: we have {ours}', '-r 5 -s 0,1,1024,5000,65536', RC_OPERATIONS, ours=settings, quick=quick, limit=180)
-    # Soft-RoCE must drop our inquiries. The case has one connection, which sends at most three of them.
+    # Soft-RoCE must drop our loss inquiries. The case has one connection, which sends at most three inquiries.
     yield ops('RC: we lose 5 % of what we send, and they ignore loss inquiries', '-r 20 -s 65536', 'write', ours=('fault.drop=0.05', 'engine.loss_reports=on'), limit=180,
               most_inquiries=3)
     yield ops('RC: both lose 1 %, IPv6', '-r 5 -s 0,1,1024,5000,65536', RC_OPERATIONS, theirs='loss 1%', ours=('fault.drop=0.01',), family='ipv6',
@@ -78,13 +80,15 @@ def programs():
         for family in ('ipv4', 'ipv6'):
             yield from both_ways(f'ibv_{kind}_pingpong, {family}', f'ibv_{kind}_pingpong -d {{dev}} -g {{gid}} -p {{port}} {options}', to='{side}', family=family,
                                  quick=kind in ('rc', 'srq') and family == 'ipv4')
-    # -o: perftest requests as many READs at once as its own device permits as responder: 128 on Soft-RoCE, 16 on rocid.
+    # -o is the number of READs that perftest requests at the same time. The default is the maximum of perftest's own
+    # device as a responder: 128 on Soft-RoCE, 16 on rocid.
     perftest = {'send_bw': '-s 4096 -n 500', 'write_bw': '-s 65536 -n 100', 'read_bw': '-o 16 -s 65536 -n 100', 'atomic_bw': '-o 16 -n 200',
                 'send_lat': '-s 64 -n 200', 'write_lat': '-s 64 -n 200', 'read_lat': '-o 16 -s 64 -n 200', 'atomic_lat': '-o 16 -n 200'}
     for what, options in perftest.items():
         yield from both_ways(f'ib_{what}', f'ib_{what} -d {{dev}} -x {{gid}} -p {{port}} -F -m 1024 {options}', quick=what == 'write_bw')
     yield from other_nets()
-    # Together the QPs send more than an emulated processor can receive. The QPs must adapt to the processor's rate (stack/qp/retry.cpp).
+    # Together the QPs send more than an emulated processor can receive. The QPs must adapt to the rate of this
+    # processor (stack/qp/retry.cpp).
     yield from both_ways('ib_send_bw, 16 QPs', 'ib_send_bw -d {dev} -x {gid} -p {port} -F -m 1024 -s 4096 -n 100 -q 16', quick=False)
     yield from both_ways('ib_write_bw, 16 QPs, MTU 4096', 'ib_write_bw -d {dev} -x {gid} -p {port} -F -m 4096 -s 65536 -n 20 -q 16', quick=False)
     for kind in ('UC', 'UD'):
@@ -92,7 +96,8 @@ def programs():
 
 
 def other_nets():
-    """Yields cases over a VLAN, and with the guest's NIC connected to rocid's vhost_user port. Only the link differs, not the protocol."""
+    """Yields cases over a VLAN, and cases with the guest's NIC connected to rocid's vhost_user port. Only the link
+    differs, and not the protocol."""
     pingpong, perftest = 'ibv_rc_pingpong -d {dev} -g {gid} -p {port} -n 200 -s 5000 -m 1024 -c', 'ib_write_bw -d {dev} -x {gid} -p {port} -F -m 4096 -s 65536 -n 100'
     for net, what in (('vlan', 'VLAN'), ('vhost', 'vhost_user')):
         for family in ('ipv4', 'ipv6'):
@@ -107,16 +112,17 @@ def connections():
         rping = ('rping -s -a {address} -p {port} -C 10 -S 1000 -V', 'rping -c -a {address} -p {port} -C 10 -S 1000 -V')
         yield from both_ways(f'rping, {family}', rping, family=family, listens='rdma_cm')
         send = ('ib_send_bw -R -d {dev} -x {gid} -p {port} -F -m 1024 -s 4096 -n 100', 'ib_send_bw -R -d {dev} -x {gid} -p {port} -F -m 1024 -s 4096 -n 100 {address}')
-        if family == 'ipv6':  # Debian 12's perftest connects to IPv4 addresses only
+        if family == 'ipv6':  # with -R, perftest of Debian 12 connects only to IPv4 addresses
             send = None
-        # The client requests the second connection at once, before an emulated server listens again. So rocid's frames are delayed.
+        # The client requests a second connection at once, possibly before an emulated server listens again. So
+        # rocid's frames are delayed.
         if send:
             for case in both_ways(f'ib_send_bw -R, {family}', send, family=family, listens='rdma_cm', ours=(FAR,), limit=120):
                 yield case if case.we_serve else dataclasses.replace(case, quick=False, ours=(VERY_FAR,))
         yield from both_ways(f'rping, both lose 1 %, {family}', tuple(c.replace('-C 10', '-C 50') for c in rping), family=family, theirs='loss 1%',
                              ours=('fault.drop=0.01',), quick=family == 'ipv4', listens='rdma_cm', limit=120)
         if send:
-            # After a loss at the wrong moment the client may be early again in spite of the delay, so the case may need several tries.
+            # After some losses the client is too early in spite of the delay. So the case may need several tries.
             yield from both_ways(f'ib_send_bw -R, both lose 1 %, {family}', send, family=family, theirs='loss 1%', ours=('fault.drop=0.01', VERY_FAR), quick=False,
                                  listens='rdma_cm', limit=40, tries=5)
     yield from both_ways('ucmatose', ('ucmatose -b {address} -p {port} -C 5 -c 4', 'ucmatose -s {address} -p {port} -C 5 -c 4'), quick=False, listens='rdma_cm')

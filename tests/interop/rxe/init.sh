@@ -1,5 +1,5 @@
 #!/usr/bin/busybox sh
-# The first process of the guest. Loads the modules, brings up eth0 and rxe0, and starts the agents.
+# The first process of the guest. It loads the modules, brings up eth0 and rxe0, and starts the agents.
 . /usr/lib/guest/base.sh
 mounts
 MTU=1500 ADDRESSES= SIDE=

@@ -1,11 +1,12 @@
-// Both ends of a connection between two machines. The program runs each of the given operations in both directions, and checks
-// every byte and the status of errors. It uses only <infiniband/verbs.h>, so it runs over rocid here and over Soft-RoCE in the
-// guest.
+// Runs operations between two machines. One process of this program runs at each end. Each of the given operations is
+// executed in both directions. The program checks every byte, and the status of errors. It uses only
+// <infiniband/verbs.h>, so it runs with rocid on this machine and with Soft-RoCE in the guest.
 //
 //     ops -d DEVICE -g GID [-m MTU] [-t rc|uc|ud] [-q QPS] [-r ROUNDS] [-p PORT] [-s SIZE,SIZE…] [SERVER] OPERATION…
 //
-// Without SERVER the program waits for a client. SERVER is an address. Operations are names of kOps or kFaults. On success the
-// last line is "ops: N checks passed" and the exit status is 0.
+// Without SERVER, the program waits for a client. Otherwise it is the client of the server with the address SERVER.
+// Operations are names of kOps or kFaults. On success the last line is "ops: N checks passed" and the exit status is
+// 0.
 #include <arpa/inet.h>
 #include <infiniband/verbs.h>
 #include <netdb.h>
@@ -175,7 +176,7 @@ void modify(Connection& c, ibv_qp_attr& a, int mask, const char* to) {
 bool datagrams() { return options.type == IBV_QPT_UD; }
 bool reliable() { return options.type == IBV_QPT_RC; }
 
-/// Moves the QP from any state to RTS with the agreed PSNs. `rnr` is the number of retries to a receiver that is not ready.
+/// Moves the QP from any state to RTS with the agreed PSNs. `rnr` is the number of RNR retries.
 void bring_up(Connection& c, uint8_t rnr) {
     ibv_qp_attr a{};
     a.qp_state = IBV_QPS_RESET;
@@ -266,8 +267,8 @@ void fill(Connection& c, uint32_t size, uint32_t tag) {
     for (uint32_t i = 0; i < size; ++i) c.data()[i] = pattern(tag, i);
 }
 void clear(Connection& c, uint32_t size) { std::memset(c.data(), 0xee, size + 4); }
-/// Waits until the last byte of an unacknowledged WRITE has arrived. The peer reports over TCP that it has sent the WRITE, and
-/// this report may arrive before the WRITE.
+/// Waits until the last byte of an unacknowledged WRITE has arrived. The peer reports over TCP that it has sent the
+/// WRITE. This report may arrive before the WRITE.
 void await_last_byte(Connection& c, uint32_t size, uint32_t tag) {
     const auto end = Clock::now() + std::chrono::seconds(5);
     while (size != 0 && *const_cast<volatile uint8_t*>(c.data() + size - 1) != pattern(tag, size - 1) && Clock::now() < end) {
@@ -342,7 +343,7 @@ void act(const Op& op, uint32_t size, uint32_t tag) {
         if (reads) verify(c, size, tag, op.name);
         if (is_atomic(op) && original != kBefore) die("%s gives %016lx", op.name, original);
     }
-    line.meet();  // waits until the other side is done
+    line.meet();  // waits until the other side has finished
 }
 
 void react(const Op& op, uint32_t size, uint32_t tag) {
@@ -371,7 +372,7 @@ void react(const Op& op, uint32_t size, uint32_t tag) {
     }
 }
 
-/// Runs an operation in both directions, the client's first.
+/// Executes an operation in both directions. The client is the first requester.
 void run(const Op& op) {
     uint32_t tag = 1;
     for (int round = 0; round < options.rounds; ++round)
@@ -388,11 +389,12 @@ void run(const Op& op) {
 struct Fault {
     const char* name;
     ibv_wr_opcode code;
-    uint32_t size, room;  ///< bytes of the request and of the receive; room 0: no receive is posted
+    uint32_t size, room;  ///< bytes of the request and of the receive buffer; room 0: no receive is posted
     bool bad_key, peer_gone;
     uint8_t rnr;
-    ibv_wc_status active, passive;  ///< expected statuses of the request and, if a receive is posted, of the receive
-    /// Statuses if Soft-RoCE is the responder and differs from the specification; IBV_WC_SUCCESS: no difference.
+    ibv_wc_status active, passive;  ///< expected status of the request and, if a receive is posted, of the receive
+    /// The statuses if the responder is Soft-RoCE and differs from the specification. IBV_WC_SUCCESS means no
+    /// difference.
     ibv_wc_status rxe_active = IBV_WC_SUCCESS, rxe_passive = IBV_WC_SUCCESS;
 };
 constexpr Fault kFaults[] = {
@@ -402,8 +404,8 @@ constexpr Fault kFaults[] = {
     {"too_long", IBV_WR_SEND, 4096, 1000, false, false, 7, IBV_WC_REM_INV_REQ_ERR, IBV_WC_LOC_LEN_ERR, IBV_WC_REM_OP_ERR,
      IBV_WC_LOC_QP_OP_ERR},
     {"not_ready", IBV_WR_SEND, 64, 0, false, false, 1, IBV_WC_RNR_RETRY_EXC_ERR, IBV_WC_SUCCESS},
-    // Linux 6.1 and the whole guest hang if a QP of Soft-RoCE enters ERR with a posted receive. So this QP goes to RESET, without
-    // a receive.
+    // If a QP of Soft-RoCE enters ERR with a posted receive, Linux 6.1 and the whole guest hang. So this QP moves to
+    // RESET and has no receive.
     {"gone", IBV_WR_SEND, 64, 0, false, true, 7, IBV_WC_RETRY_EXC_ERR, IBV_WC_SUCCESS},
 };
 
@@ -416,7 +418,7 @@ void expect(const char* what, ibv_wc_status wanted) {
 bool is_rxe() { return std::strncmp(options.device, "rxe", 3) == 0; }
 
 void run(const Fault& f) {
-    const int retries = std::exchange(options.retries, 3);  // for Soft-RoCE 7 means forever
+    const int retries = std::exchange(options.retries, 3);  // for Soft-RoCE, 7 means endless retries
     for (bool client_acts : {true, false}) {
         join(f.rnr);
         Connection& c = connections[0];

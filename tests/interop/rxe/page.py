@@ -46,7 +46,8 @@ ICMP "unreachable" messages have no effect: a connection fails only after its re
 
 
 def figure(output):
-    """Returns a figure of perftest's output: the average bandwidth in MB/s or the typical latency in microseconds."""
+    """Returns one number of perftest's output: the average bandwidth in MB/s, or the typical latency in
+    microseconds."""
     header = columns = None
     for line in output.splitlines():
         if '#bytes' in line:

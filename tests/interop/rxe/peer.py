@@ -1,4 +1,4 @@
-"""The guest with the peer: the kernel's rdma_rxe, and this machine's RDMA programs over it."""
+"""The guest that is the peer of rocid. It has the kernel's rdma_rxe, and programs of this machine that use it."""
 import glob
 import pathlib
 
@@ -23,11 +23,11 @@ def contents(ops):
 
 
 def machine(tap, mac, addresses, mtu, vhost='', side=''):
-    """Returns the machine. With `vhost` the NIC of `addresses` is connected to the vhost-user socket `vhost`, and the tap is a second NIC with the
-    address `side`."""
+    """Returns the machine. If `vhost` is given, the NIC with `addresses` is connected to the vhost-user socket
+    `vhost`, and the tap is a second NIC with the address `side`."""
     devices = []
     if vhost:
-        # vectors=0: with MSI-X, QEMU 7.2 requires KVM for a vhost-user NIC and crashes without it
+        # vectors=0 is necessary, because with MSI-X a vhost-user NIC of QEMU 7.2 needs KVM and crashes without KVM.
         devices = ['-chardev', f'socket,id=vhost,path={vhost}', '-netdev', 'vhost-user,id=vnet,chardev=vhost',
                    *guest.virtio_nic('vnet', mac[:-2] + 'f0', mtu, ',vectors=0')]
     devices += [*guest.tap_netdev('net', tap), *guest.virtio_nic('net', mac, mtu)]

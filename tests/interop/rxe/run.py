@@ -25,8 +25,8 @@ import page
 sys.path += [str(bench.REPO / folder) for folder in ('tests/conformance', 'tests/interop/wire')]
 import judge  # noqa: E402
 
-MOST = 64 << 20  # bytes of the capture of a case
-DEADLINE = 20 * 60  # seconds for all cases; later cases are not run, which is reported
+MOST = 64 << 20  # maximum number of captured bytes per case
+DEADLINE = 20 * 60  # seconds for all cases; later cases are skipped, and the report counts them
 
 
 class Report:
@@ -50,7 +50,7 @@ class Runner:
         self.gids, self.port = {}, 18000
 
     def use(self, net, settings):
-        """Starts a rocid with these settings, or keeps the running one if it has them."""
+        """Starts a rocid with these settings. If the running rocid has the same settings, keeps it."""
         if self.rocid is not None and self.settings == (net, settings) and self.rocid.process.poll() is None:
             return
         self.stack.close()
@@ -66,7 +66,8 @@ class Runner:
         return text.replace('ops ', f'{bench.OPS} ', 1).split() if ours and text.startswith('ops ') else text.split() if ours else text
 
     def ready(self, case, server):
-        """Waits until the server listens, or two seconds if nobody can see that. Returns at once if the client itself waits for the server."""
+        """Waits until the server listens. If this cannot be detected, waits two seconds. Returns at once if the
+        client itself waits for the server."""
         if case.listens == 'itself':
             return
         look = f'ss -ltnH "sport = :{self.port}"' if case.listens == 'tcp' else 'rdma resource show cm_id | grep LISTEN'
@@ -75,7 +76,7 @@ class Runner:
         elif case.listens == 'tcp':
             bench.wait_until(lambda: server.process.poll() is not None or self.listening(), 30, 'our server listens')
         else:
-            time.sleep(2)  # a listening rdma_cm id cannot be seen from outside
+            time.sleep(2)  # a listening rdma_cm id cannot be detected from outside
 
     def listening(self):
         command = [*self.wire.inside, 'ss', '-ltnH', f'sport = :{self.port}']
@@ -92,7 +93,7 @@ class Runner:
 
     @contextlib.contextmanager
     def judged(self):
-        """Checks the traffic on the link."""
+        """Checks the frames on the link during a `with` block."""
         watch = judge.Watch(bench.ROCI, self.rocid.socket, MOST)
         try:
             yield
@@ -103,7 +104,8 @@ class Runner:
 
     @contextlib.contextmanager
     def counted(self, case):
-        """Checks how many loss inquiries we send. Soft-RoCE must answer none of them."""
+        """Checks the number of loss inquiries that we send during a `with` block. Soft-RoCE must answer none of
+        them."""
         before = self.rocid.counters()['loss_inquiries']
         yield
         now = self.rocid.counters()
@@ -133,8 +135,8 @@ class Runner:
         return outputs
 
     def attempt(self, case):
-        """Runs a case. If the case fails and has faults, or if the guest itself fails, repeats the case in a new guest, because Soft-RoCE may
-        have hung. Makes at most case.tries tries."""
+        """Runs a case, at most case.tries times. A failed case is repeated if it has faults, or if the guest itself
+        has failed. The repetition uses a new guest, because Soft-RoCE may have hung."""
         start = time.monotonic()
         for number in range(1, case.tries + 1):
             try:
@@ -146,7 +148,7 @@ class Runner:
                 why = f'guest: {error}'
             except bench.Failure as failure:
                 why = str(failure)
-            except Exception:  # a fault of the tests themselves counts as a failure
+            except Exception:  # an error in the test code also counts as a failure
                 why = traceback.format_exc()
             if number == case.tries or not case.theirs and not case.ours and 'guest:' not in why:
                 break
@@ -163,14 +165,14 @@ VERBOSE = False
 
 
 def run_on(make, chosen, report, end):
-    """Runs all cases with one link and its guest."""
+    """Runs all chosen cases on one link with one guest."""
     try:
         with make(bench.BUILD / 'guest') as wire:
             print(f'guest up after {wire.guest.boot_seconds:.1f} s', flush=True)
             report.kernel = wire.guest.must('uname -r').strip()
             runner = Runner(wire, report)
             with runner.stack:
-                # Cases with the same settings follow each other, so that they use one rocid.
+                # Cases with the same settings run one after the other, so that they use the same rocid.
                 for case in sorted(chosen, key=lambda c: (c.net, c.ours)):
                     if time.monotonic() < end:
                         runner.attempt(case)
@@ -186,11 +188,11 @@ def run_on(make, chosen, report, end):
 
 
 WIRES = ((bench.Wire, ('tap', 'vlan', 'udp')), (bench.RoutedWire, ('routed',)), (bench.VhostWire, ('vhost',)))
-PORTS = {'af_packet': 'tap', 'udp': 'udp', 'routed': 'routed'}  # the net of a case that names none
+PORTS = {'af_packet': 'tap', 'udp': 'udp', 'routed': 'routed'}  # the net of a case with net 'tap', by port
 
 
 def on_ports(all_cases, ports):
-    """Yields the cases of the net 'tap' on each of these ports, and the other cases once, with af_packet."""
+    """Yields the cases with net 'tap' once per port, and the other cases once, with af_packet."""
     for port in ports:
         for case in all_cases:
             if case.net == 'tap' and port != 'af_packet':
@@ -221,7 +223,7 @@ def main():
         report.skipped = len(chosen)
         print(f'SKIP all of Soft-RoCE: {why}')
         return report.end()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # clean up
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the exit runs the clean-up
     end = time.monotonic() + DEADLINE * len(ports)
     for make, nets in WIRES:
         if some := [c for c in chosen if c.net in nets]:

@@ -1,4 +1,5 @@
-"""Reads capture files and computes RoCEv2 checksums, without any code of the product."""
+"""Reads capture files and computes the checksums of RoCEv2. It uses no code of the product, so that it can check the
+product."""
 import struct
 import zlib
 
@@ -9,7 +10,7 @@ VLAN_TAG = b'\x81\x00'
 
 
 def frames(path):
-    """Yields every frame of a pcap or (little-endian) pcapng file."""
+    """Yields every frame of a pcap file or of a little-endian pcapng file."""
     with open(path, 'rb') as file:
         yield from frames_of(file.read())
 
@@ -32,7 +33,7 @@ def _pcapng(data):
     while at + 12 <= len(data):
         kind, length = struct.unpack_from('<II', data, at)
         if at + length > len(data):
-            return  # the capture was cut off
+            return  # the capture ends within a block
         if kind == PCAPNG_ENHANCED_PACKET:
             captured = struct.unpack_from('<I', data, at + 20)[0]
             yield data[at + 28:at + 28 + captured]
@@ -42,7 +43,7 @@ def _pcapng(data):
 
 
 def roce_parts(frame):
-    """Returns (IP header, UDP datagram) of a RoCEv2 frame, or None."""
+    """Returns (IP header, UDP datagram) of a RoCEv2 frame. Returns None for other frames."""
     if frame[12:14] == VLAN_TAG:
         frame = frame[:12] + frame[16:]
     kind = frame[12:14]
@@ -60,8 +61,9 @@ def roce_parts(frame):
 
 
 def icrc(ip, udp):
-    """Computes the ICRC (RoCEv2 annex A17.3.3): CRC-32 over eight bytes 0xff, then the packet, in which every field that a router may
-    change is set to ones. The last four bytes of `udp` are the place of the ICRC, little endian."""
+    """Computes the ICRC (RoCEv2 annex A17.3.3). It is the CRC-32 over eight bytes 0xff and the packet. Every field
+    that a router may change is set to ones. The last four bytes of `udp` are the place of the ICRC, which is little
+    endian."""
     ip, udp = bytearray(ip), bytearray(udp)
     if ip[0] >> 4 == 4:
         for i in (1, 8, 10, 11):  # type of service, time to live, header checksum
@@ -80,12 +82,12 @@ def icrc_is_right(ip, udp):
 
 
 def count_icrcs(path):
-    """Returns (right, wrong): the numbers of right and wrong ICRCs over all RoCEv2 frames of a file."""
+    """Returns (right, wrong): the number of right ICRCs and of wrong ICRCs in all RoCEv2 frames of a file."""
     return count(frames(path))
 
 
 def count(some):
-    """Returns (right, wrong): the numbers of right and wrong ICRCs over all RoCEv2 frames among `some`."""
+    """Returns (right, wrong): the number of right ICRCs and of wrong ICRCs in the RoCEv2 frames among `some`."""
     parts = [p for p in map(roce_parts, some) if p]
     right = sum(icrc_is_right(*p) for p in parts)
     return right, len(parts) - right

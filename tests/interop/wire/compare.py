@@ -1,4 +1,5 @@
-"""Compares header fields of our traffic with those of the Linux kernel's Soft-RoCE: which fields agree, which differ, and why."""
+"""Compares header fields of our frames with those of the Linux kernel's Soft-RoCE. Lists the fields that agree, the
+fields that differ, and the reasons."""
 import collections
 import dataclasses
 from typing import Callable
@@ -22,10 +23,11 @@ def is_rc(packet):
 
 @dataclasses.dataclass(frozen=True)
 class Field:
-    """One row of the table. `value` returns what is compared. '' means that the field does not apply to this packet."""
+    """One row of the table. `value` is a function that returns the text to compare. '' means that a packet does not
+    have the field."""
     name: str
     value: Callable
-    why: str = ''  # why the values may differ; empty: they must agree
+    why: str = ''  # reason why the values may differ; empty: the values must agree
 
 
 def first_of(*names):
@@ -33,7 +35,8 @@ def first_of(*names):
 
 
 def ack_syndrome(packet):
-    """Returns the kind of a positive acknowledgement by its AETH: 000ccccc, c = end-to-end credits (IBA 9.7.7.2.1.2)."""
+    """Returns the kind of a positive acknowledgement. The AETH syndrome is 000ccccc, where c is the number of
+    end-to-end credits (IBA 9.7.7.2.1.2)."""
     text = packet['infiniband.aeth.syndrome']
     if not text or int(text) >> 5:
         return ''
@@ -41,12 +44,13 @@ def ack_syndrome(packet):
 
 
 def port_range(packet):
-    """Returns the range of the UDP source port. Annex A17.3.2 requires the dynamic range; Linux uses 0xC000 and above."""
+    """Returns the range to which the UDP source port belongs. Annex A17.3.2 requires the dynamic range. Linux uses
+    0xC000 and above."""
     return 'dynamic (0xc000 and above)' if int(packet['udp.srcport']) >= 0xc000 else packet['udp.srcport']
 
 
 def pad_rule(packet):
-    """Returns whether the UDP length is a multiple of four, as padding makes it (IBA 9.2.3)."""
+    """Returns whether the UDP length is a multiple of four. Padding makes it so (IBA 9.2.3)."""
     return 'multiple of 4' if int(packet['udp.length']) % 4 == 0 else 'not padded'
 
 
@@ -86,7 +90,7 @@ def shown(found):
 
 
 def fields_table(reference, ours):
-    """Returns (markdown rows, complaints). A complaint is a difference without a reason in the table."""
+    """Returns (markdown rows, complaints). A complaint describes a difference for which the table has no reason."""
     rows, complaints = [], []
     for field in FIELDS:
         theirs, mine = values(reference, field), values(ours, field)
@@ -100,7 +104,7 @@ def fields_table(reference, ours):
 # --- by opcode --------------------------------------------------------------------------------------------------------
 
 def by_opcode(packets):
-    """Returns {(opcode, IP version): packets}."""
+    """Returns the packets as {(opcode, IP version): packets}."""
     groups = collections.defaultdict(list)
     for packet in packets:
         if is_rc(packet):
@@ -113,8 +117,8 @@ def ack_request(packets):
 
 
 def lengths_text(theirs, mine):
-    """Returns the frame lengths that occur both in the reference and in ours for the same operations. Equal lengths mean equal
-    segmentation, headers and padding."""
+    """Returns the frame lengths that occur both in the reference and in our frames for the same operations. Equal
+    lengths mean that segmentation, headers and padding are equal."""
     reference, ours = ({int(p['frame.len']) for p in packets} for packets in (theirs, mine))
     common = sorted(reference & ours)
     return ', '.join(map(str, common)) if common else f'none in common: {sorted(reference)} and {sorted(ours)}'
@@ -139,7 +143,8 @@ def opcodes_table(reference, ours):
 # --- what only a whole flow can show --------------------------------------------------------------------------------------
 
 def port_sequences(packets):
-    """Returns the UDP source ports for every destination QP in the order of their packets, without repetitions."""
+    """Returns the UDP source ports per destination QP, in the order of the packets. A port that is equal to the
+    previous port is left out."""
     out = collections.defaultdict(list)
     for packet in filter(is_rc, packets):
         ports = out[packet['infiniband.bth.destqp'], first_of('ip.dst', 'ipv6.dst')(packet)]
@@ -149,7 +154,8 @@ def port_sequences(packets):
 
 
 def flow_complaints(packets):
-    """Returns a complaint per QP whose UDP source port alternates. A connection has one UDP source port (A17.3.2), because switches that
-    hash on it must not reorder a QP. A later QP with the same number may have another port. So a port may change, but never change back."""
+    """Returns one complaint per QP whose UDP source port alternates. A connection has one UDP source port (A17.3.2).
+    Switches select a path by a hash of this port, and must not reorder the packets of a QP. A later QP with the same
+    number may have another port. So a port may change, but must not change back."""
     return [f'packets to QP {qp} alternate between UDP source ports {", ".join(ports)}'
             for (qp, _), ports in port_sequences(packets).items() if len(ports) != len(set(ports))]

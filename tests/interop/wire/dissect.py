@@ -3,10 +3,12 @@ import subprocess
 
 from lab import Failure
 
-# Dissectors to disable, because they guess the kind of an RDMA payload. For example, a payload of zeros looks like RPC-over-RDMA.
+# Dissectors that are disabled, because they guess the protocol of an RDMA payload. For example, they take a payload
+# of zeros for RPC-over-RDMA.
 GUESSERS = ('smc', 'smb_direct', 'rpcordma', 'nvme-rdma', 'lnet', 'iser', 'infiniband_sdp', 'fcoib', 'infiniband.eoib')
-# Another guess: a payload whose bytes 2 and 3 are zero is taken for an Ethernet frame without addresses, if its first two bytes are a known
-# EtherType. Of the WRITEs of 2 random bytes, 1 in 471 looks like that (139 EtherTypes) and would be reported as malformed.
+# The option for another guess. The dissector takes a payload for an Ethernet frame without addresses if its first two
+# bytes are a known EtherType and bytes 2 and 3 are zero. Of the WRITEs of 2 random bytes, 1 in 471 has such a payload
+# (there are 139 EtherTypes) and would be reported as malformed.
 GUESS_BY_ETHERTYPE = 'eth_over_ib'
 
 FIELDS = ('frame.len', 'ip.dst', 'ipv6.dst', 'ip.version', 'ip.hdr_len', 'ip.dsfield', 'ip.flags', 'ip.ttl', 'ip.checksum.status', 'ipv6.version', 'ipv6.tclass', 'ipv6.flow',
@@ -26,17 +28,18 @@ def tshark(path, *args):
 
 
 def malformed(path):
-    """Returns the frames that the dissector reports as malformed or with an error. Ignores errors of frames with a UDP checksum of zero
-    over IPv6, which the dissector reports but RoCEv2 permits, because the ICRC covers the datagram (RFC 6936)."""
+    """Returns the frames that the dissector reports as malformed or with an error. The dissector also reports a UDP
+    checksum of zero over IPv6. RoCEv2 permits this checksum, because the ICRC covers the datagram (RFC 6936). So
+    errors of such frames are ignored."""
     return tshark(path, '-Y', '_ws.malformed || ip.checksum.status == "Bad" || (_ws.expert.severity == error && !(ipv6 && udp.checksum == 0))')
 
 
 def not_roce(path):
-    """Returns the frames that are not RoCEv2. There should be none on the loopback."""
+    """Returns the frames that are not RoCEv2. On the loopback there must be none."""
     return tshark(path, '-Y', '!infiniband')
 
 
 def packets(path):
-    """Returns every RoCEv2 packet as {field: text}."""
+    """Returns every RoCEv2 packet as a dictionary {field: text}."""
     rows = tshark(path, '-Y', 'infiniband', '-T', 'fields', '-E', 'occurrence=f', *(word for f in FIELDS for word in ('-e', f)))
     return [dict(zip(FIELDS, row.split('\t'))) for row in rows]

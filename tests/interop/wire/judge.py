@@ -1,4 +1,5 @@
-"""Captures the traffic of a case, then checks it by Wireshark's dissector, and each ICRC by an independent computation."""
+"""Captures the frames of a case. Then Wireshark's dissector checks the frames, and an independent computation checks
+each ICRC."""
 import pathlib
 import re
 import signal
@@ -12,7 +13,8 @@ import dissect
 
 
 class Watch:
-    """Runs `roci pcap` on a rocid's devices. The capture ends after the first `most` bytes, so that it does not slow down the case."""
+    """Runs `roci pcap` on the devices of a rocid. The capture ends after the first `most` bytes, so that it does not
+    slow down the case."""
 
     def __init__(self, roci, socket, most):
         self.most, self.bytes, self.dropped = most, bytearray(), 0
@@ -28,7 +30,8 @@ class Watch:
                 self.roci.send_signal(signal.SIGINT)
 
     def stop(self):
-        """Stops the capture and returns all captured frames. Sets `dropped` to the number of frames that the capture missed."""
+        """Stops the capture and returns all captured frames. Sets `dropped` to the number of frames that are missing
+        in the capture."""
         if self.roci.poll() is None:
             self.roci.send_signal(signal.SIGINT)
         self.reader.join(60)
@@ -38,7 +41,7 @@ class Watch:
         return list(capture.frames_of(bytes(self.bytes)))
 
     def cut(self):
-        """Returns True if there was more traffic than `most` bytes."""
+        """Returns True if the capture has reached its limit of `most` bytes."""
         return len(self.bytes) >= self.most
 
 
@@ -49,7 +52,7 @@ def write(path, frames):
 
 
 def icrc_complaint(frames):
-    """Returns '' if there are RoCEv2 frames and all ICRCs are right, else a complaint."""
+    """Returns '' if there are RoCEv2 frames and all their ICRCs are right. Otherwise returns a complaint."""
     right, wrong = capture.count(frames)
     if not right and not wrong:
         return f'no RoCEv2 among {len(frames)} frames'
@@ -65,7 +68,7 @@ def tshark_complaints(frames):
 
 
 def complaint(frames):
-    """Returns '' if there is no fault, else a complaint."""
+    """Returns '' if all frames are right. Otherwise returns a complaint."""
     if why := icrc_complaint(frames):
         return why
     bad = [line for _, line in tshark_complaints(frames)]

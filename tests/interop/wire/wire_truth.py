@@ -24,7 +24,7 @@ import dissect  # noqa: E402
 REFERENCE = REPO / 'tests/data/rxe-excerpt.pcap'
 PAGE = REPO / 'docs/wire.md'
 
-# The operations of the reference capture, with the same message sizes and path MTUs.
+# The operations of the reference capture. The message sizes and path MTUs are the same.
 OPERATIONS = [
     Pair('ibv_rc_pingpong', '-n 4 -s 64 -m 1024'),
     Pair('ibv_rc_pingpong', '-n 3 -s 5000 -m 1024'),
@@ -97,7 +97,7 @@ an old duplicate. Wireshark shows an unknown opcode.
 
 
 def take_capture(path, folder):
-    """Runs the operations over a rocid that captures into `path`."""
+    """Runs the operations with a rocid that writes a capture to `path`."""
     config = pathlib.Path(folder) / 'capture.toml'
     config.write_text(f'[capture]\nfile = "{path}"\n')
     with lab.Rocid(config) as rocid:
@@ -111,7 +111,7 @@ class Tally:
         self.passed = self.failed = 0
 
     def check(self, name, complaints):
-        """Counts a check, which passes if it has no complaint."""
+        """Counts a check. The check passes if there are no complaints."""
         complaints = list(complaints)
         if complaints:
             self.failed += 1
@@ -143,7 +143,7 @@ def check_page(tally, page, write):
 
 
 def judge(tally, path, write):
-    check_frames(tally, 'Soft-RoCE (the reference)', REFERENCE)  # checks the checks themselves
+    check_frames(tally, 'Soft-RoCE (the reference)', REFERENCE)  # the reference must pass, otherwise the checks are wrong
     check_frames(tally, 'Rocinante', path)
     tally.check('Rocinante: nothing but RoCEv2 on the wire', dissect.not_roce(path))
     reference, ours = dissect.packets(REFERENCE), dissect.packets(path)

@@ -1,4 +1,4 @@
-"""RoCEv2 frames over IPv4 with at most one fault, and the counter in which rocid counts each kind."""
+"""RoCEv2 frames over IPv4 with at most one fault, and the counter that rocid increments per kind of fault."""
 import struct
 
 import capture
@@ -17,8 +17,9 @@ def address(text):
 
 
 def frame(to_mac, source, to, fragment=0x4000, udp_length=None, header_checksum=0, icrc=0, cut=0):
-    """Returns an RC SEND Only without payload, for a queue pair that does not exist. `fragment` and `udp_length` replace the correct
-    values. `header_checksum` and `icrc` are the bits to flip. `cut` is the number of bytes that are missing at the end."""
+    """Returns a frame with an RC SEND Only without payload to a queue pair that does not exist. `fragment` and
+    `udp_length` replace the correct values. `header_checksum` and `icrc` are the bits to flip. `cut` is the number of
+    bytes that are removed at the end."""
     bth = struct.pack('>BBHII', 4, 0x40, 0xffff, NOBODYS_QP, 0)
     udp = struct.pack('>HHHH', 50000, capture.ROCE_PORT, udp_length or 8 + len(bth) + 4, 0)
     ip = struct.pack('>BBHHHBBH4s4s', 0x45, 0, 20 + 8 + len(bth) + 4, 0, fragment, 64, 17, 0, address(source), address(to))
@@ -40,5 +41,6 @@ KINDS = [  # (fault, counter)
 
 
 def counted(host_status, where):
-    """Returns the sum of a counter over all engines, from "host" of `roci status`."""
+    """Returns the sum of a counter over all engines. `host_status` is the member "host" of the output of `roci
+    status`."""
     return sum(engine[where[0]][where[1]] for engine in host_status['engines'])

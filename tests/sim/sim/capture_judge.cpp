@@ -11,13 +11,13 @@ Syndrome kind_of(const wire::Packet& p) { return Syndrome(p.syndrome >> 5 & 3); 
 uint8_t code_of(const wire::Packet& p) { return p.syndrome & 0x1f; }
 
 bool has_response(const wire::Packet& p) { return p.info->has(wire::kRead | wire::kAtomic | wire::kAtomicWrite); }
-/// Returns the number of PSNs of a request packet. A READ has one PSN per packet of its response (C9-148).
+/// Returns the number of PSNs that a request packet uses. A READ uses one PSN per packet of its response (C9-148).
 uint32_t span_of(const wire::Packet& p) {
     const bool read = p.info->has(wire::kRead) && p.info->has(wire::kRequest);
     return read ? std::max<uint32_t>(1, (p.dma_length + kMtu - 1) / kMtu) : 1;
 }
 bool ends_message(const wire::Packet& p) { return p.info->has(wire::kLast | wire::kOnly) || has_response(p); }
-/// Returns the name of the counter for this kind of request, or nullptr.
+/// Returns the name of the counter for this kind of request, or nullptr if there is no such counter.
 const char* counter_of(const wire::Packet& p) {
     if (p.info->has(wire::kRead)) return "read_requests";
     if (p.info->has(wire::kAtomic)) return "atomic_requests";
@@ -56,7 +56,8 @@ void CaptureJudge::sent_request(const wire::Packet& p) {
     if (ends_message(p)) ++device("tx_messages");
 }
 
-/// Counts a NAK. The packet that the NAK names was not executed, so its counts are taken back and its PSN is expected again.
+/// Counts a NAK. The responder has not executed the packet whose PSN is in the NAK. So the counters for this packet
+/// are decreased again, and its PSN is expected again.
 void CaptureJudge::sent_nak(const wire::Packet& p) {
     Inbound& in = inbound_[last_inbound_];
     if (kind_of(p) == Syndrome::rnr_nak) ++device("rnr_nak_sent");
@@ -136,7 +137,8 @@ void CaptureJudge::received_response(const wire::Packet& p) {
                                                  "remote_operation_errors"};
         ++device(kCodes[code_of(p)]);
     }
-    // An answer to a later request is an implied NAK if the response of an earlier request is missing (IBA 9.7.5.1.1).
+    // A response to a later request is an implied NAK if the response to an earlier request is missing (IBA
+    // 9.7.5.1.1).
     for (const auto& [psn, packets] : answers_) {
         const Psn end = Psn(psn) + packets;
         if (end.distance_from(acked_) > 0 && Psn(psn).distance_from(p.psn) < 0 &&

@@ -1,4 +1,4 @@
-// Computes the counters of a device from a capture of its frames, without access to the stack's state.
+// Computes the counters of a device from a capture of the device's frames. The state of the stack is not used.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@ namespace roci::sim {
 /// Computes the counters of one endpoint with RC or XRC QPs. Only one of the QPs may send requests.
 class CaptureJudge {
 public:
-    /// If `keeps` is true, the endpoint keeps requests that arrive out of order and executes them in order.
+    /// `keeps` is true if the endpoint keeps requests that arrive out of order and executes them in order.
     explicit CaptureJudge(uint32_t endpoint, bool keeps = true) : endpoint_(endpoint), keeps_(keeps) {}
 
     /// Evaluates the next frame of the capture.
@@ -23,7 +23,7 @@ public:
     /// of_device() and of_qp() return the values of the counters in kDevice and in kQp, by name.
     const std::map<std::string, uint64_t>& of_device() const { return device_; }
     const std::map<std::string, uint64_t>& of_qp() const { return qp_; }
-    /// Returns the number of NAKs sent with `code` (1 invalid request, 2 remote access, 3 remote operational error).
+    /// Returns the number of sent NAKs with `code` (1 invalid request, 2 remote access, 3 remote operational error).
     uint64_t naks_sent(uint8_t code) const { return naks_[code]; }
 
     static constexpr const char* kDevice[] = {"tx_frames",
@@ -60,8 +60,9 @@ private:
     struct Inbound {  // requests to one of the endpoint's QPs
         bool known = false;
         Psn expected;
-        std::map<uint32_t, wire::Packet> kept;                     // by PSN
-        std::map<uint32_t, std::vector<const char*>> counted_for;  // by PSN of a message: the counters incremented for it
+        std::map<uint32_t, wire::Packet> kept;  // by PSN
+        // By PSN of a message: the counters that were incremented for the message.
+        std::map<uint32_t, std::vector<const char*>> counted_for;
     };
     void sent(const Sent& frame);
     void sent_request(const wire::Packet& p);
@@ -79,8 +80,8 @@ private:
     std::map<uint32_t, Inbound> inbound_;  // by QP
     uint32_t last_inbound_ = 0;
     bool sending_ = false;
-    Psn acked_, next_;                      // PSNs of the requests sent: the oldest without an answer, the next new one
-    std::map<uint32_t, uint32_t> answers_;  // READs, atomics and atomic writes sent, by PSN: number of response packets
+    Psn acked_, next_;                      // PSNs of the sent requests: the oldest without a response, and the next new one
+    std::map<uint32_t, uint32_t> answers_;  // number of response packets of the sent READs, atomics and atomic writes, by PSN
     Gid peer_;
 
     template <size_t n>

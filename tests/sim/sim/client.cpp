@@ -138,8 +138,8 @@ int Client::try_modify(Qp& qp, uint32_t mask, const abi::QpAttr& attr) {
 namespace {
 
 bool reliable(uint32_t type) { return type != IBV_QPT_UC && type != IBV_QPT_UD; }
-/// answers() is true for QP types that respond to READs and atomics and send RNR NAKs. asks() is true for QP types that request
-/// READs and atomics.
+/// answers() is true for QP types that respond to READs and atomics and send RNR NAKs. asks() is true for QP types
+/// that send READs and atomics.
 bool answers(uint32_t type) { return reliable(type) && type != IBV_QPT_XRC_SEND; }
 bool asks(uint32_t type) { return reliable(type) && type != IBV_QPT_XRC_RECV; }
 

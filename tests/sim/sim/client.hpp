@@ -1,5 +1,5 @@
-// A small client with verbs-like functions. It passes control messages directly to Conductor::handle. It posts and polls by
-// abi/client_rings.hpp. Guard bytes surround its buffers.
+// A small client with functions like those of verbs. It passes control messages directly to Conductor::handle. It
+// posts and polls with the classes of abi/client_rings.hpp. Guard bytes surround its registered memory.
 #pragma once
 
 #include <map>
@@ -32,7 +32,7 @@ struct Mr {
 struct MrOptions {
     uint32_t access = 0xf;  ///< local write, remote write, read, atomic
     uint32_t segments = 1;  ///< number of segments
-    bool slow = false;      ///< rocid does not map the memory, but copies by address (slow memory)
+    bool slow = false;      ///< rocid does not map the memory, but copies from and to it by address (slow memory)
     bool writable = true;
 };
 
@@ -60,7 +60,7 @@ struct Window {
 };
 
 struct QpOptions {
-    uint32_t type = 2;  ///< IBV_QPT_RC
+    uint32_t type = 2;  ///< 2 is IBV_QPT_RC
     uint32_t max_send_wr = 64, max_recv_wr = 64, max_send_sge = 4, max_recv_sge = 4, max_inline = 64;
     bool signal_all = false;
     Srq* srq = nullptr;
@@ -69,13 +69,13 @@ struct QpOptions {
 
 /// Parameters of a connection.
 struct PathOptions {
-    uint32_t mtu = 3;  ///< enum ibv_mtu: 1024
+    uint32_t mtu = 3;  ///< as in enum ibv_mtu; 3 is 1024 bytes
     uint32_t gid_index = 0;
     uint32_t psn = 0x100;  ///< first PSN that this side sends
     uint32_t peer_psn = 0x100;
-    uint8_t timeout = 8;  ///< 1 ms
+    uint8_t timeout = 8;  ///< as in ibv_qp_attr; 8 is 1 ms
     uint8_t retry_cnt = 7, rnr_retry = 7;
-    uint8_t min_rnr_timer = 1;  ///< 10 us
+    uint8_t min_rnr_timer = 1;  ///< as in ibv_qp_attr; 1 is 10 us
     uint8_t max_rd_atomic = 4, max_dest_rd_atomic = 4;
     uint32_t access = 0xf;
 };
@@ -108,8 +108,9 @@ struct SendWr {
 
 class Client {
 public:
-    /// Opens a session on a device of the host. If the host refuses a call, the function throws an exception, unless it returns
-    /// an errno. `uid` is the client's user. kNextUser selects the users of WorldOptions in turn.
+    /// Opens a session on a device of the host. `uid` is the user of the client. With kNextUser, the clients get the
+    /// users of WorldOptions in turn. If the host refuses a call, the functions of this class throw an exception,
+    /// except those that return an errno.
     Client(Host& host, uint32_t device, uint32_t uid = kNextUser);
     static constexpr uint32_t kNextUser = ~0u;
     ~Client();
@@ -119,8 +120,8 @@ public:
     int pid() const { return pid_; }
     Host& host() { return host_; }
 
-    /// Sends a request and returns the errno of the reply. `body` receives the reply's body. If the reply asks for a chunk, the
-    /// function adds the chunk and repeats the request.
+    /// Sends a request and returns the errno of the reply. Writes the body of the reply to `body`. If the reply
+    /// requests a chunk, the function adds the chunk and repeats the request.
     int call(abi::Op op, std::span<const std::byte> request, std::span<std::byte> body, std::span<const int> fds = {});
     int call_once(abi::Op op, std::span<const std::byte> request, std::span<std::byte> body, std::span<const int> fds);
     int add_chunk(uint64_t length);
@@ -152,14 +153,14 @@ public:
     void destroy_qp(Qp& qp);
 
     int try_modify(Qp& qp, uint32_t mask, const abi::QpAttr& attr);
-    /// Moves the QP to INIT. For UD `access` is the Q_Key.
+    /// Moves the QP to INIT. For a UD QP, `access` is the Q_Key.
     void to_init(Qp& qp, uint32_t access = 0xf);
     void to_rtr(Qp& qp, const PathOptions& o, const Peer& peer);
     void to_rts(Qp& qp, const PathOptions& o);
     void to_state(Qp& qp, uint32_t state);
     abi::QueryQpReply query(Qp& qp);
 
-    /// Returns false if no slot is free or if the request does not fit into a slot.
+    /// Returns false if the queue has no free slot or if the request does not fit into a slot.
     bool post_send(Qp& qp, const SendWr& wr);
     bool post_recv(Qp& qp, uint64_t id, const std::vector<Sge>& sges);
     bool post_srq_recv(Srq& srq, uint64_t id, const std::vector<Sge>& sges);
@@ -168,7 +169,7 @@ public:
     std::optional<abi::Cqe> poll(Cq& cq);
     void ring(uint32_t engine, uint32_t slot);
 
-    /// Returns the address of a QP of this client, for its peer.
+    /// Returns the address of a QP of this client. The peer uses it to connect.
     Peer self(const Qp& qp, uint32_t gid_index = 0) const;
     abi::DoorbellPage* doorbells(uint32_t engine);
     /// Returns true if all guard bytes of this client's registered memory are unchanged.
@@ -176,7 +177,7 @@ public:
     void close();
 
 private:
-    /// Returns the bytes of a request's body. An empty struct has no bytes.
+    /// Returns the bytes of the body of a request. An empty struct has no bytes.
     template <class Req>
     static std::span<const std::byte> bytes(const Req& req) {
         if constexpr (std::is_empty_v<Req>) return {};
@@ -203,7 +204,7 @@ private:
     const abi::EnginePage* engine_page_ = nullptr;
     std::vector<std::byte*> chunks_;
     std::vector<int> reply_fds_;  ///< file descriptors of the last reply
-    uint64_t wanted_chunk_ = 0;   ///< bytes of the chunk that the last reply asks for; 0: none
+    uint64_t wanted_chunk_ = 0;   ///< bytes of the chunk that the last reply requests; 0: none
     std::string reason_;
     std::vector<std::unique_ptr<Mr>> mrs_;
     std::vector<std::unique_ptr<Cq>> cqs_;
@@ -212,7 +213,7 @@ private:
     std::unordered_map<uint32_t, Qp*> by_qpn_;
 };
 
-/// Moves both QPs to RTS, connected to each other. `b` uses the PSNs of `o` in exchanged roles: it sends from o.peer_psn.
+/// Moves both QPs to RTS, connected to each other. `b` uses the PSNs of `o` in reverse: its first PSN is o.peer_psn.
 void connect(Client& ca, Qp& a, Client& cb, Qp& b, const PathOptions& o = {});
 
 }  // namespace roci::sim

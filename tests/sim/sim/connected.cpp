@@ -127,7 +127,8 @@ void Actor::prepare_data(Work& w, SendWr& wr) {
     if (is(w, kReads | kWrites)) {
         w.remote = peer_->window_.take(w.length);
         wr.remote_addr = peer_->window_.mr->address() + w.remote;
-        // No other request uses this part of the window while the READ is outstanding, so its data can be written now.
+        // No other request uses this part of the window while the READ is outstanding. So the actor can write the
+        // data of the READ now.
         if (is(w, kReads)) paint(peer_->window_.mr->data() + w.remote, w.length, w.tag);
     }
     wr.sges = w.sges;
@@ -138,7 +139,7 @@ void Actor::prepare_data(Work& w, SendWr& wr) {
     for (uint64_t i = 0; i < w.length; ++i) wr.inline_bytes.push_back(payload_byte(w.tag, i));
 }
 
-/// Prepares atomics and atomic writes. Each kind uses its own word.
+/// Prepares atomics and atomic writes. Atomics use word 0 of the peer's window, and atomic writes use word 1.
 void Actor::prepare_word(Work& w, SendWr& wr) {
     wr.remote_addr = peer_->word_address(is(w, kStores) ? 1 : 0);
     if (is(w, kStores)) {

@@ -1,6 +1,6 @@
-// Load of RC and XRC. All messages must arrive exactly once, in order, with the right data. An RC actor sends and receives on one
-// QP. An XRC actor sends on an XRC initiator QP. It receives through SRQs: each request to its XRC target QP contains the number
-// of an SRQ.
+// Load of RC and XRC. All messages must arrive exactly once, in order, and with the right data. An RC actor sends and
+// receives on one QP. An XRC actor sends on an XRC initiator QP and receives through SRQs. Each request to its XRC
+// target QP contains the number of an SRQ.
 #pragma once
 
 #include "sim/load.hpp"
@@ -14,10 +14,10 @@ struct Work {
     uint32_t length = 0;
     bool signaled = false;
     uint32_t imm = 0;
-    size_t inbox = 0;       ///< index of the peer's inbox for a SEND or a WRITE with immediate
+    size_t inbox = 0;       ///< index of the peer's inbox, for a SEND or a WRITE with immediate
     std::vector<Sge> sges;  ///< local memory of the data; a READ writes its result there
     uint64_t remote = 0;    ///< offset in the window of the peer
-    uint64_t expected = 0;  ///< atomics: expected value of the word before the operation
+    uint64_t expected = 0;  ///< for atomics: the value that the word must have before the operation
 };
 
 class Actor {
@@ -54,7 +54,7 @@ private:
     Cq *send_cq_, *recv_cq_;
     Pool source_;  // payload of SENDs and WRITEs
     Pool target_;  // results of READs, and original values of atomics
-    Pool window_;  // memory that the peer accesses; the peer allocates from it
+    Pool window_;  // memory that the peer accesses; the peer allocates parts of this memory
     std::vector<Inbox> inboxes_;
     Qp *out_ = nullptr, *in_ = nullptr;
     Actor* peer_ = nullptr;
@@ -62,9 +62,9 @@ private:
     uint32_t posted_ = 0;
     uint64_t completed_ = 0, next_tag_ = 1;
     uint64_t atomic_word_ = 0, written_word_ = 0;  // expected values of the words in the peer's window
-    std::deque<Work> pending_;                     // posted requests whose completion is not seen yet
+    std::deque<Work> pending_;                     // posted requests whose completion was not polled yet
     std::deque<Work> owed_;                        // messages that must still arrive at the peer's receive queue
-    Sealed read_, written_, received_;             // memory of completed requests
+    Sealed read_, written_, received_;             // memory of completed requests, which must not change any more
     uint32_t silent_ = 0;                          // unsignalled requests since the last signalled one
 };
 

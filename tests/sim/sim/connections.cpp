@@ -1,6 +1,7 @@
-// Load of connections: programs repeatedly connect by rdma_cm, send messages and disconnect. If the load is not strict, programs
-// also reject requests, destroy their ids at random moments, and are killed. The load checks that the events of an id have a
-// legal order, that private data is complete, that a REQ arrives once, and that messages completed at the sender have arrived.
+// Load of connections. Programs repeatedly connect by rdma_cm, send messages and disconnect. If the load is not
+// strict, programs also reject requests, destroy their ids at random times, and are killed. The load checks four
+// rules. The events of an id have a legal order. Private data is complete. A REQ arrives once. A message that has
+// completed at the sender has arrived.
 #include <infiniband/verbs.h>
 
 #include <cstring>
@@ -24,14 +25,14 @@ constexpr uint32_t kInit = 0, kRtr = 1, kRts = 2;  ///< indices of CmEventReply:
 /// One attempt to connect. The first three members are the private data of the REQ.
 struct Attempt {
     uint32_t number = 0, messages = 0, length = 0;
-    uint32_t requests = 0;     ///< number of times that the listener's program got the REQ
+    uint32_t requests = 0;     ///< number of times that the listening program got the REQ
     uint32_t sent = 0;         ///< messages that completed with success at the caller
     uint32_t arrived = 0;      ///< messages that the callee received
-    bool established = false;  ///< at the caller
+    bool established = false;  ///< the connection is established at the caller
     bool disturbed = false;    ///< a program rejected the attempt, destroyed one of its ids, or was killed
     uint64_t tag(uint32_t message) const { return uint64_t{number} << 8 | message; }
 };
-/// State that remains when a program is killed.
+/// State that remains after a program is killed.
 struct Shared {
     std::deque<Attempt> attempts;
     std::set<uint32_t> qpns;  ///< QPNs of all QPs created so far
@@ -43,7 +44,9 @@ struct Rule {
     Step from;
     Kind event;
     Step to;
-    bool disturbed;  ///< legal only if the load is not strict: programs disturb attempts, or the network loses many frames
+    /// Legal only if the load is not strict, because then programs disturb attempts, or the network loses many
+    /// frames.
+    bool disturbed;
 };
 /// The legal events of an id, as rdma_get_cm_event(3) describes them.
 constexpr Rule kRules[] = {
@@ -71,13 +74,13 @@ struct Link {
     Attempt* attempt = nullptr;
     Step step = Step::resolving;
     Qp* qp = nullptr;
-    uint32_t place = 0;  ///< index of the id's buffers in the program's memory
+    uint32_t place = 0;  ///< index that determines the buffers of the id in the program's memory
     uint32_t posted = 0, completed = 0;
     bool failed = false;
     abi::CmQpAttrReply attributes[3]{};
 };
 
-/// A program with an event channel. If `strict` is true, nothing disturbs a connection.
+/// A program with an event channel. If `strict` is true, no program disturbs a connection.
 class Program {
 public:
     Program(Host& host, uint32_t device, Shared& shared, uint32_t largest, bool strict, Rng rng)
@@ -158,7 +161,7 @@ protected:
         link.qp = nullptr;
         places_.insert(link.place);
     }
-    /// Modifies the QP to `state` with the attributes of the last event, as librdmacm does.
+    /// Moves the QP to `state` with the attributes of the last event, as librdmacm does.
     void apply(Link& link, uint32_t state) {
         const abi::CmQpAttrReply& a = link.attributes[state];
         if (a.mask == 0) broken("no attributes for QP state %u at step %d", state + 1, int(link.step));
@@ -174,7 +177,8 @@ protected:
         links_.erase(link.id);
     }
     int call(Op op, uint32_t id) { return client_.try_call(op, abi::HandleRequest{id, 0}); }
-    /// Checks the errno of a call. If the program is not strict, EINVAL is legal: the other end may have ended the connection.
+    /// Checks the errno of a call. If the program is not strict, EINVAL is legal, because the other end may have
+    /// ended the connection.
     void must_unless_disturbed(const Link& link, int error, const char* what) {
         if (error != 0 && (strict_ || error != EINVAL)) must(error, what);
         (void)link;
@@ -227,7 +231,7 @@ private:
 class Caller final : public Program {
 public:
     using Program::Program;
-    /// `left` is the number of attempts that are still to be made.
+    /// Runs one step of the caller. `left` is the number of attempts that the caller has not started yet.
     void act(const Peer& server, uint32_t& left) {
         poll();
         if (left > 0 && links_.size() < kLinks && rng_.chance(0.3)) {
@@ -235,7 +239,7 @@ public:
             call_up(server);
         }
         for (auto at = links_.begin(); at != links_.end();) {
-            Link& link = (at++)->second;  // destroy() erases it
+            Link& link = (at++)->second;  // destroy() erases the link
             if (!strict_ && rng_.chance(0.004))
                 destroy(link);
             else
@@ -335,7 +339,7 @@ public:
     void act() {
         poll();
         for (auto at = links_.begin(); at != links_.end();) {
-            Link& link = (at++)->second;  // destroy() erases it
+            Link& link = (at++)->second;  // destroy() erases the link
             if (!strict_ && rng_.chance(0.004))
                 destroy(link);
             else
@@ -350,7 +354,7 @@ private:
         if (seen[0] >= shared_.attempts.size()) broken("a request with unknown private data");
         Attempt& a = shared_.attempts[seen[0]];
         if (seen[1] != a.messages || seen[2] != a.length) broken("attempt %u: the private data of the REQ is wrong", a.number);
-        // After a REJ, rocid treats a delayed copy of the REQ as a new request.
+        // A REQ may arrive again after the REJ. rocid then treats this delayed copy as a new request.
         if (++a.requests != 1 && !a.disturbed) broken("attempt %u was delivered %u times", a.number, a.requests);
         std::copy(std::begin(e.qp), std::end(e.qp), add_link(e.id, a, Step::requested).attributes);
     }
@@ -364,7 +368,7 @@ private:
             link.attempt->disturbed = true;
             abi::CmRejectRequest r{};
             r.id = link.id;
-            (void)client_.try_call(Op::cm_reject, r);  // the caller may have ended the attempt meanwhile
+            (void)client_.try_call(Op::cm_reject, r);  // the call may fail, because the caller may have ended the attempt
             link.step = Step::over;
             return destroy(link);
         }
@@ -384,13 +388,14 @@ private:
         must_unless_disturbed(link, error, "cm_accept");
         if (error == 0) link.step = Step::accepted;
     }
-    /// Ends the link after its connection. Every message that completed at the caller must have arrived.
+    /// Ends the link after the connection has ended. Every message that has completed at the caller must have
+    /// arrived.
     void leave(Link& link) {
         if (link.qp != nullptr) {
             const Attempt& a = *link.attempt;
             if (link.completed < a.sent)
                 broken("attempt %u: %u messages arrived, %u completed", a.number, link.completed, a.sent);
-            (void)call(Op::cm_disconnect, link.id);  // confirms the peer's DREQ
+            (void)call(Op::cm_disconnect, link.id);  // sends the DREP for the peer's DREQ
             destroy_qp(link);
         }
         if (rng_.chance(0.2)) destroy(link);
@@ -474,7 +479,7 @@ private:
     Shared shared_;
     std::unique_ptr<Caller> caller_;
     std::unique_ptr<Callee> callee_;
-    uint64_t ended_ = 0;  ///< events of killed programs
+    uint64_t ended_ = 0;  ///< number of events of killed programs
     uint64_t last_ = 0;
     Nanos since_ = 0;
 };

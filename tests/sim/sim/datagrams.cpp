@@ -1,6 +1,6 @@
-// Load of UD: several QPs on each side, unicast and multicast, with receive queues and SRQs. A datagram arrives complete or not
-// at all. It arrives only at QPs that it is addressed to and only with the right Q_Key. It arrives twice only if the network
-// duplicates frames.
+// Load of UD: several QPs on each side, unicast and multicast, with receive queues and SRQs. A datagram must arrive
+// complete or not at all. It must arrive only at QPs to which it is addressed, and only if it has the right Q_Key. It
+// may arrive twice only if the network duplicates frames.
 #include <infiniband/verbs.h>
 
 #include <cstring>
@@ -15,13 +15,13 @@ using abi::WrOpcode;
 
 constexpr uint32_t kGrh = 40, kQkey = 0x1b2c, kMulticastQpn = 0xffffff;
 
-/// The number of a datagram is its immediate data, or its first four bytes.
+/// A sent datagram. Its number is in the immediate data, or in the first four bytes of the payload.
 struct Datagram {
     uint32_t from = 0, length = 0;
     bool imm = false, group = false, wrong_key = false;
     uint64_t tag = 0;
-    std::set<uint32_t> may_hear;  ///< QPNs that may receive it
-    std::set<uint32_t> heard;     ///< QPNs that have received it
+    std::set<uint32_t> may_hear;  ///< QPNs of the QPs that may receive the datagram
+    std::set<uint32_t> heard;     ///< QPNs of the QPs that have received the datagram
 };
 
 struct Member {
@@ -71,8 +71,8 @@ public:
     Datagrams(const Seats& s, const Plan& plan, Rng& rng)
         : plan_(plan), a_(s.left, s.left_device, plan, rng.fork()), b_(s.right, s.right_device, plan, rng.fork()) {
         const uint32_t gid = uint32_t(rng.below(2));
-        // The group has the address family of the GIDs. The address contains the QPN of the first member, so each load has its
-        // own group.
+        // The group has the address family of the GIDs. Its address contains the QPN of the first member, so that
+        // each load has a different group.
         static_assert(sizeof(Gid) == 16);
         const uint32_t number = a_.members[0].qp->qpn;
         if (gid == 0) {
@@ -124,8 +124,8 @@ private:
         for (uint64_t n = s.rng.chance(0.3) ? s.rng.below(6) : 0; n > 0; --n) post(s, other);
     }
 
-    /// Attaches or detaches a QP. After that the QP may, but need not, receive datagrams of the group that are still in the
-    /// network, except those that it has received already.
+    /// Attaches a QP to the group or detaches it. Datagrams of the group may be in the network at this time. The QP
+    /// may receive them or not, but it must not receive a datagram twice.
     void attach_or_detach(Side& s, Member& m) {
         const abi::Op op = m.attached ? abi::Op::detach_mcast : abi::Op::attach_mcast;
         if (s.client.try_mcast(op, *m.qp, group_) != 0) broken("multicast: %s", s.client.reason().c_str());
@@ -169,7 +169,8 @@ private:
         sent_list_.push_back(d);
     }
 
-    /// Reads or writes the four bytes after the first `skip` bytes of the SGEs. The four bytes may cross SGEs.
+    /// Reads or writes the four bytes that follow the first `skip` bytes of the SGEs. These four bytes may be in
+    /// several SGEs.
     static uint32_t number_of(const std::vector<Sge>& sges, uint32_t number, bool write, uint64_t skip = 0) {
         uint64_t at = 0;
         auto* out = reinterpret_cast<uint8_t*>(&number);
@@ -211,7 +212,7 @@ private:
             d.may_hear.erase(m.qp->qpn);
             d.heard.insert(m.qp->qpn);
         }
-        if (!imm) {  // restores the first bytes of the pattern, which the number replaced
+        if (!imm) {  // the number has replaced the first bytes of the pattern, which are restored here
             uint32_t clean;
             uint8_t bytes[4];
             paint(bytes, 4, d.tag);

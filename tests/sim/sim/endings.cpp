@@ -1,6 +1,6 @@
-// Load of endings. At random moments programs reset, break and destroy their QPs, deregister memory in use, and are killed. Then
-// the programs connect again. A posted request completes at most once and in order. If the program moved the QP to ERR, every
-// posted request completes. A message that arrives has the right bytes.
+// Load of endings. At random times programs reset, break and destroy their QPs, deregister memory in use, and are
+// killed. Then the programs connect again. Posted requests must complete at most once and in order. If the program
+// moved the QP to ERR, every posted request must complete. A message that arrives must have the right bytes.
 #include <infiniband/verbs.h>
 
 #include <array>
@@ -17,8 +17,8 @@ using abi::WrOpcode;
 constexpr uint32_t kSlots =
     16;  ///< slots per area of a program's memory, and maximum number of outstanding requests and receives
 
-/// A program with one QP. One life of the program lasts from one connection to the next. The program ignores completions of
-/// earlier lives.
+/// A program with one QP. One "life" of the program lasts from one connection to the next connection. The program
+/// ignores completions of earlier lives.
 class Program {
 public:
     Program(Host& host, uint32_t device, uint32_t slot, Rng rng)
@@ -69,7 +69,8 @@ public:
         register_memory();
         memory_kept_ = false;
     }
-    /// Ends the life and leaves the QP in RESET. If the program moved the QP to ERR, all posted requests must have been flushed.
+    /// Ends the life and moves the QP to RESET. If the program moved the QP to ERR, all posted requests must have
+    /// been flushed.
     void end(const Program& peer) {
         poll(peer);
         check_flushed();
@@ -82,8 +83,8 @@ public:
     }
 
 private:
-    /// The areas of a program's memory: source of SENDs and WRITEs, receives, results of READs, target of the peer's WRITEs,
-    /// source of the peer's READs.
+    /// The areas of the program's memory: the source of SENDs and WRITEs, the receive buffers, the results of READs,
+    /// the target of the peer's WRITEs, and the source of the peer's READs.
     enum Area : uint32_t { source, inbox, readings, written, library, areas };
     struct Request {
         WrOpcode opcode{};
@@ -141,7 +142,7 @@ private:
             alive_ = false;
             return;
         }
-        if (peer.life_ != life_) return;  // the peer was killed, so it is unknown what it had sent
+        if (peer.life_ != life_) return;  // the peer was killed, and nothing is known about the messages that it had sent
         if (number >= peer.messages_.size()) broken("receive %llx: nobody sent it", ull(e.wr_id));
         const Message& m = peer.messages_[number];
         if (e.byte_len != m.length) broken("receive %llx has %u bytes instead of %u", ull(e.wr_id), e.byte_len, m.length);
@@ -168,7 +169,7 @@ private:
     uint64_t life_ = 0, posted_ = 0, completed_ = 0, receives_ = 0, arrived_ = 0;
     std::array<Request, kSlots> requests_{};
     std::vector<Message> messages_;  ///< SENDs of this life
-    bool alive_ = false;             ///< the QP is connected, and no failure is known
+    bool alive_ = false;             ///< the QP is connected, and no request is known to have failed
     bool failed_ = false;            ///< a request failed
     bool must_flush_ = false;        ///< the program moved the QP to ERR
     bool memory_kept_ = true;        ///< the memory was not deregistered since the connection
@@ -199,8 +200,8 @@ public:
     }
 
 private:
-    /// Time between the steps of an ending. A flush takes less, and a frame stays in the network for less, so that no frame of an
-    /// earlier connection of the same QPs arrives in a later one.
+    /// Time between the steps of an ending. A flush takes less time than this. Frames leave the network in less time
+    /// than this, so no frame of an earlier connection arrives in a later connection of the same QPs.
     static constexpr Nanos kRest = 2'000'000;
     static constexpr uint32_t kPhases = 3;
 
@@ -260,7 +261,7 @@ private:
     using Step = void (*)(Endings&);
     static constexpr Step kSteps[kPhases] = {[](Endings& e) { e.end(); }, [](Endings& e) { e.reset(); },
                                              [](Endings& e) { e.join(); }};
-    uint32_t phase_ = 0;  ///< the next step
+    uint32_t phase_ = 0;  ///< number of the next step
     Nanos next_ = 0;
 };
 

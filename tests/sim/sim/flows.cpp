@@ -15,7 +15,7 @@ struct Flow {
     Mr &mr, &target_mr;
     Qp &qp, &target_qp;
     uint32_t posted = 0;
-    Nanos begins = 0;  ///< since the start
+    Nanos begins = 0;  ///< time after the start of the run
     FlowResult result;
 
     static QpOptions queue() { return {.max_send_wr = 256, .max_recv_wr = 256}; }
@@ -59,9 +59,10 @@ struct Flow {
 constexpr uint32_t kNearSwitch = 0, kFarSwitch = 1;
 constexpr uint32_t kTcpSender = 1'000'000, kTcpReceiver = 1'000'001;  ///< endpoints of the switches, but not of the Network
 
-constexpr uint32_t kTcpSegment = 4148;  ///< bytes; with IP and TCP headers 4200, the Ethernet MTU for a path MTU of 4096
+/// Bytes; with the IP and TCP headers 4200, which is the Ethernet MTU for a path MTU of 4096.
+constexpr uint32_t kTcpSegment = 4148;
 
-/// Returns the link of the TCP endpoints. It has the rate of the other senders' links.
+/// Returns the link of the TCP endpoints. Its rate is that of the links of the other senders.
 Output tcp_link(const FlowOptions& o) {
     Output link = o.output;
     link.bits_per_second = o.bits_per_second;
@@ -76,7 +77,7 @@ Switches* build_switches(World& w, const FlowOptions& o) {
     for (uint32_t i = 0; i < o.spines; ++i) {
         const uint32_t spine = s->add_switch();
         Output way = o.output;
-        way.propagation += i * 2000;  // the paths differ in length
+        way.propagation += i * 2000;  // each further path is 2 us longer
         s->join(near, spine, way);
         s->join(far, spine, way);
     }
@@ -91,7 +92,7 @@ WorldOptions world_options(const FlowOptions& o, uint64_t seed) {
     WorldOptions options;
     options.seed = seed;
     options.hosts = o.senders + 1;
-    options.traffic_class = 2;  // ECN-capable, so that frames may be marked
+    options.traffic_class = 2;  // ECN-capable, so that switches may mark frames
     if (!o.keep) options.engine.reorder_frames = 0;
     options.engine.selective_repeat = o.selective;
     options.engine.loss_reports = o.reports;
@@ -117,7 +118,7 @@ struct Player {
           qp(client.create_qp(pd, sent, received, {.max_send_wr = 16, .max_recv_wr = 16})) {}
     void receive() { client.post_recv(qp, 0, {{mr.address(), kBytes, mr.lkey}}); }
     void send() { client.post_send(qp, {.opcode = abi::WrOpcode::send, .sges = {{mr.address(), kBytes, mr.lkey}}}); }
-    /// Polls both CQs. If a message has arrived, posts a receive again and returns true.
+    /// Polls both CQs. If a message has arrived, posts another receive and returns true.
     bool take() {
         while (client.poll(sent)) {
         }

@@ -1,5 +1,5 @@
-// Flows of equal messages over one network, for measurements in virtual time. Each flow has its own host, which sends to host 0
-// or reads from it.
+// Flows of messages of equal length over one network, for measurements in virtual time. Each flow has a host of its
+// own. This host sends messages to host 0 or reads from host 0.
 #pragma once
 
 #include <optional>
@@ -17,11 +17,11 @@ struct FlowOptions {
     uint32_t depth = 32;         ///< outstanding messages per sender
     uint32_t messages = 1000;    ///< messages per sender
     Nanos at_most = 60'000'000'000;
-    Nanos from = 0;  ///< time after the start from which FlowResult::counted counts
+    Nanos from = 0;  ///< FlowResult::counted contains only bytes after this time
     uint64_t bits_per_second = 25'000'000'000;
     Nanos propagation = 5000;
     Faults faults{};
-    Nanos jitter = 0;  ///< of each host, see Intake
+    Nanos jitter = 0;  ///< jitter of each host, see Intake
     bool keep = true;  ///< true: the reorder buffer is on
     bool selective = true;
     bool reports = false;  ///< the ends exchange loss reports
@@ -32,12 +32,13 @@ struct FlowOptions {
     uint32_t spines = 0;  ///< spine switches between the senders' switch and the receiver's; 0: a single switch
     bool by_packet = false;
     std::optional<TcpKind> tcp{};  ///< adds a TCP flow over the same switches; `spines` must not be 0
-    Nanos start_within = 0;        ///< flows begin at random times before it, but the TCP flow (if none, the first flow) at once
+    /// Each flow begins at a random time before this time; the TCP flow, or else the first flow, begins at once.
+    Nanos start_within = 0;
 };
 
 struct FlowResult {
     uint64_t done = 0;     ///< completed messages
-    uint64_t counted = 0;  ///< bytes since FlowOptions::from
+    uint64_t counted = 0;  ///< bytes after the time FlowOptions::from
     Nanos ended = 0;       ///< time since the start at which the flow ended
     uint32_t failed = 0;   ///< completions in error
 };
@@ -48,7 +49,7 @@ struct RunResult {
     uint64_t payload_sent = 0, payload_lost = 0, frames_lost = 0;
     uint64_t bytes_needed = 0;
     OutputCounters queue;      ///< counters of the output towards host 0
-    uint64_t tcp_counted = 0;  ///< bytes since FlowOptions::from
+    uint64_t tcp_counted = 0;  ///< bytes of the TCP flow after the time FlowOptions::from
 
     double gigabits() const;         ///< throughput of all flows over the whole run, in Gbit/s
     double resent() const;           ///< retransmitted payload divided by the needed payload
@@ -60,8 +61,8 @@ struct RunResult {
 
 RunResult run_flows(const FlowOptions& o, uint64_t seed);
 
-/// Sends `rounds` 64-byte SENDs from host 0 to host 1, each after the answer to the previous SEND. Returns the sorted round-trip
-/// times.
+/// Sends `rounds` SENDs of 64 bytes from host 0 to host 1. Each SEND follows the answer to the previous SEND. Returns
+/// the sorted round-trip times.
 std::vector<Nanos> ping_pong(const FlowOptions& o, uint32_t rounds, uint64_t seed);
 
 }  // namespace roci::sim

@@ -18,7 +18,8 @@ int64_t first_wrong_byte(const uint8_t* p, uint64_t n, uint64_t tag) {
 
 namespace {
 
-/// Calls good(byte, index) for every byte until `good` returns false. Returns the index of that byte, or -1.
+/// Calls good(byte, index) for each byte until a call returns false. Returns the index of this byte, or -1 if all
+/// calls return true.
 template <class F>
 int64_t first_not(const std::vector<Sge>& sges, F&& good) {
     uint64_t i = 0;
@@ -80,7 +81,7 @@ std::vector<Sge> Pool::carve(uint64_t length, uint32_t pieces) {
     return out;
 }
 
-// At most 24 buffers of a pool are in use: 16 posted receives and the 8 sealed buffers, or fewer.
+// At most 24 buffers of a pool are in use: at most 16 posted receives, and at most 8 sealed buffers.
 uint64_t pool_bytes(const Plan& plan) { return uint64_t{plan.largest + 128} * 40 + 4096; }
 
 MrOptions memory_options(Rng& rng, uint32_t access) {
@@ -133,8 +134,8 @@ void Inbox::watch_limit(Rng& rng, Host& host) {
             continue;
         }
         if (limit == 0) broken("SRQ limit event, but none is armed");
-        // The event cannot be compared with posted.size(), because `posted` also has buffers whose completions were not polled
-        // yet.
+        // `posted` also contains buffers whose completions were not polled yet. So the size of `posted` does not show
+        // whether the event came at the right time.
         limit = 0;
         ++limits_hit;
     }
@@ -142,21 +143,22 @@ void Inbox::watch_limit(Rng& rng, Host& host) {
         limit = uint32_t(rng.between(1, 4));
         client->set_srq_limit(*srq, limit);
     }
-    // If all receives were used, the limit event must have come with the last one, unless the host still has it: requests of
-    // clients run rounds without passing events on.
+    // If all receives were used, the limit event must have come with the last receive. The event may also still be
+    // inside the host, because requests of clients run rounds without passing events on.
     if (limit != 0 && posted.empty() && !host.has_events()) broken("all of the SRQ was used, and no limit event came");
 }
 
 void resize_by_chance(Rng& rng, Client& client, Cq& cq) {
     if (!rng.chance(0.01)) return;
-    // The new size always holds everything that can be outstanding, because an overrun would end the CQ.
+    // Each of the new sizes holds all entries that can be outstanding. An overrun would end the CQ.
     if (client.try_resize(cq, uint32_t(rng.pick(128, 300, 600, 1024, 3000))) != 0)
         broken("resize of a CQ: %s", client.reason().c_str());
 }
 
 void Inbox::resize_by_chance() {
     if (srq == nullptr || !sizes.chance(0.01)) return;
-    // The new size is at least the maximum number of posted receives, because a size below the queued receives is refused.
+    // rocid refuses a size below the number of queued receives. So the new size is at least the maximum number of
+    // posted receives.
     if (client->try_resize(*srq, uint32_t(sizes.pick(window, 64u, 100u, 1000u))) != 0)
         broken("resize of an SRQ: %s", client->reason().c_str());
 }

@@ -1,4 +1,4 @@
-// A load: clients that do random work and know its expected results. There is one file per kind of load.
+// A load is a set of clients that do random work and check the results. There is one file per kind of load.
 #pragma once
 
 #include <cstdio>
@@ -30,18 +30,19 @@ public:
     /// Posts, polls and checks at random. Throws a Failure if an invariant is violated.
     virtual void act() = 0;
     virtual bool finished() const = 0;
-    /// Returns a number that grows as long as there is progress.
+    /// Returns a number that increases whenever the load makes progress.
     virtual uint64_t done() const = 0;
     /// Checks the final state, after the network is healed and all work is done.
     virtual void check_end() = 0;
     virtual std::string state() const = 0;
     /// Returns true if the load resets the QP and connects it again with other PSNs.
     virtual bool renews(Qpn) const { return false; }
-    /// Returns the virtual time without progress after which the load counts as hung. Any chain of the load's timeouts is
-    /// shorter.
+    /// Returns a virtual time. If the load makes no progress for this time, it counts as hung. Any sequence of
+    /// timeouts of the load is shorter than this time.
     virtual Nanos patience() const { return kPatience; }
     static constexpr Nanos kPatience = 20'000'000'000;
-    /// Returns true if the load has made no progress for so long that it must be waiting for a timer of seconds.
+    /// Returns true if the load has made no progress for so long that only a timer of several seconds can be the
+    /// reason.
     virtual bool waits() const { return false; }
 };
 
@@ -68,7 +69,7 @@ inline uint8_t payload_byte(uint64_t tag, uint64_t i) {
     return uint8_t((tag * 0x9e3779b97f4a7c15 >> 56) + i * 11 + (i >> 8) * 5 + tag);
 }
 void paint(uint8_t* p, uint64_t n, uint64_t tag);
-/// Returns the index of the first wrong byte, or -1.
+/// Returns the index of the first byte that differs from the pattern, or -1.
 int64_t first_wrong_byte(const uint8_t* p, uint64_t n, uint64_t tag);
 
 inline constexpr uint8_t kEmptyByte = 0xee;  ///< content of receive buffers before data arrives
@@ -84,11 +85,12 @@ struct Posted {
 void write_sges(const std::vector<Sge>& sges, uint64_t tag);
 /// Checks that bytes [skip, skip + length) of the buffer are the pattern. Returns the index of the first wrong byte, or -1.
 int64_t wrong_in_sges(const std::vector<Sge>& sges, uint64_t skip, uint64_t length, uint64_t tag);
-/// Returns true if nothing was written from byte `from` on.
+/// Returns true if all bytes from `from` on still have the value kEmptyByte.
 bool untouched(const std::vector<Sge>& sges, uint64_t from);
 void empty_sges(const std::vector<Sge>& sges);
 
-/// The memory of the last kMost completed requests. Nothing may be written there again, and no new request may use it yet.
+/// The memory of the last kMost completed requests. Nothing may write to this memory any more. No new request may use
+/// it yet.
 class Sealed {
 public:
     void add(const std::vector<Sge>& sges);
@@ -99,7 +101,7 @@ private:
     std::deque<std::vector<Sge>> all_;
 };
 
-/// Memory that is allocated cyclically. It is so large that the buffers of outstanding requests never overlap.
+/// Memory that is allocated cyclically. The pool is so large that the buffers of outstanding requests never overlap.
 struct Pool {
     Mr* mr = nullptr;
     uint64_t cursor = 0;
@@ -115,27 +117,28 @@ MrOptions memory_options(Rng& rng, uint32_t access);
 struct Inbox {
     Client* client = nullptr;
     Qp* qp = nullptr;
-    Srq* srq = nullptr;  ///< set instead of qp
+    Srq* srq = nullptr;  ///< if not null, the inbox belongs to this SRQ and not to a QP
     Pool pool;
     uint32_t capacity = 0, window = 16;
     std::deque<Posted> posted;
     uint64_t next_id = 1;
     uint32_t starving = 0;
-    uint32_t limit = 0;  ///< SRQ: the armed limit; 0: not armed
+    uint32_t limit = 0;  ///< the armed limit of the SRQ; 0: not armed
     uint32_t limits_hit = 0;
-    /// Posts some receives, or at random times none for a while.
+    /// Posts some receives. At random times, posts none for a while.
     void fill(Rng& rng);
     /// Removes and returns the oldest buffer. Throws a Failure if its id is not `id`.
     Posted take(uint64_t id);
-    /// Arms the SRQ's limit at random times. The limit event must come exactly once, when fewer receives than the limit are left.
+    /// Arms the limit of the SRQ at random times. The limit event must come exactly once, when fewer receives than
+    /// the limit are left.
     void watch_limit(Rng& rng, Host& host);
-    /// Resizes an SRQ at random times, whatever receives the SRQ holds. Takes random numbers from `sizes`, so that the traffic of
-    /// a seed does not change.
+    /// Resizes an SRQ at random times, whatever receives it contains. Uses a random generator of its own (`sizes`),
+    /// so that the traffic of a seed does not depend on the resizing.
     void resize_by_chance();
     Rng sizes{1};
 };
 
-/// Resizes a CQ at random times, whatever entries the CQ holds.
+/// Resizes a CQ at random times, whatever entries it contains.
 void resize_by_chance(Rng& rng, Client& client, Cq& cq);
 
 }  // namespace roci::sim

@@ -13,7 +13,7 @@ constexpr uint32_t kGuard = 64;
 constexpr uint8_t kGuardByte = 0xcd;
 constexpr size_t kKeptFrames = 200000;
 
-/// Returns the result of a NIC that checks only IPv4 headers.
+/// Returns the result of a header check by a NIC that checks only IPv4 headers.
 wire::HeaderChecksum looked_at(const std::vector<uint8_t>& frame) {
     wire::Packet p;
     const wire::Verdict v = wire::parse(frame.data(), uint32_t(frame.size()), p, false);
@@ -55,7 +55,8 @@ struct SimPort::Buffer {
     uint8_t bytes[wire::kMaxFrame + kGuard];
 };
 struct SimPort::Arrived {
-    std::unique_ptr<uint8_t[]> bytes;  // exactly as long as the frame, so that a sanitizer reports reads beyond it
+    // Exactly as long as the frame, so that the address sanitizer reports reads beyond the frame.
+    std::unique_ptr<uint8_t[]> bytes;
 };
 
 SimPort::SimPort(Network& net, uint32_t endpoint, uint32_t pool) : net_(net), endpoint_(endpoint), pool_(pool) {}
@@ -136,7 +137,8 @@ namespace {
 
 bool is_lost(Fate f) { return f == Fate::dropped || f == Fate::corrupted; }
 
-/// Returns a key for the packets of a QP with the same PSN. All acknowledgements of a QP have the same key.
+/// Returns a key that is equal for all packets to a QP with the same PSN. All acknowledgements to a QP have the same
+/// key.
 uint64_t retry_key(const Sent& s) {
     const uint32_t psn = s.packet.info->has(wire::kAck) ? kMask24 + 1 : s.packet.psn.value();
     return uint64_t{s.from} << 56 | uint64_t{s.packet.dest_qp.value} << 28 | psn;
@@ -144,8 +146,8 @@ uint64_t retry_key(const Sent& s) {
 
 }  // namespace
 
-/// Limits consecutive losses. A QP with seven retries rightly fails after eight losses, but only a dead network should cause
-/// this failure. So a request and its response are each lost at most three times in a row.
+/// Limits the number of consecutive losses. A QP with seven retries fails after eight losses, but only a dead network
+/// should cause this. So a request and its response are each lost at most three times in a row.
 Fate Network::decide(End& end, const Sent& s, Nanos& extra) {
     constexpr uint8_t kMostInARow = 3;
     const Fate fate = draw(end, s, extra);
@@ -189,7 +191,8 @@ Fate Network::draw(End& end, const Sent& s, Nanos& extra) {
     if (rng_.chance(f.burst)) {
         end.burst_left = uint32_t(rng_.below(f.burst_length));
         end.burst_until =
-            clock_ + 10'000;  // without this limit, bursts of busy QPs would hit all retransmissions of a quiet QP (seed 11714)
+            // Without this limit, bursts of busy QPs would destroy all retransmissions of a quiet QP (seed 11714).
+            clock_ + 10'000;
         return Fate::dropped;
     }
     if (rng_.chance(f.drop)) return Fate::dropped;
@@ -203,7 +206,8 @@ Fate Network::draw(End& end, const Sent& s, Nanos& extra) {
 }
 
 void Network::flip_random_bit(std::vector<uint8_t>& bytes) {
-    // Leaves the source MAC address intact: hosts learn it, and only the FCS of a real network protects it, not the ICRC.
+    // Does not flip bits of the source MAC address. Hosts store this address. In a real network only the FCS protects
+    // it, because the ICRC does not cover it.
     constexpr uint64_t kSource = 6, kSourceEnd = 12;
     uint64_t bit = rng_.below(bytes.size() * 8);
     if (bit / 8 >= kSource && bit / 8 < kSourceEnd) bit += (kSourceEnd - kSource) * 8;

@@ -1,5 +1,6 @@
-// The simulated network: endpoints with one port per receive queue, connected by a switch that forwards by MAC address. The link
-// of each endpoint has a bandwidth, a latency and faults. The seed determines all events. Tests can record frames.
+// The simulated network. Each endpoint has one port per receive queue. A switch that forwards by MAC address connects
+// the endpoints. The link of each endpoint has a bandwidth, a latency and faults. The seed determines all events.
+// Tests can record the frames.
 #pragma once
 
 #include <algorithm>
@@ -22,10 +23,10 @@ namespace roci::sim {
 struct Faults {
     double drop = 0;
     double duplicate = 0;
-    double corrupt = 0;  ///< one bit of the frame is flipped, but none of the source MAC address
+    double corrupt = 0;  ///< one bit of the frame is flipped, but never a bit of the source MAC address
     double delay = 0;    ///< the frame arrives up to max_delay later, and other frames overtake it
     Nanos max_delay = 0;
-    double burst = 0;  ///< a burst of loss starts: up to burst_length frames are lost, for at most 10 us
+    double burst = 0;  ///< a burst of losses starts: up to burst_length frames are lost, within at most 10 us
     uint32_t burst_length = 0;
     double starve = 0;  ///< a tx_alloc or tx_burst call handles fewer frames than requested
     double mark = 0;    ///< the frame is marked Congestion Experienced if its sender is ECN-capable
@@ -36,9 +37,9 @@ struct Link {
     Nanos latency = 1000;
 };
 
-/// A slow receiver. Frames wait in a queue, and are lost if the queue is full.
+/// A slow receiver. Frames wait in its queue. If the queue is full, frames are lost.
 struct Intake {
-    Nanos jitter = 0;     ///< the host takes each frame up to this time late, in order
+    Nanos jitter = 0;     ///< the host takes each frame late, by at most this time, and in order
     Nanos per_frame = 0;  ///< processing time per frame; 0: all frames are taken at once
     uint32_t room = 0;    ///< capacity of the queue in frames
 };
@@ -54,27 +55,27 @@ struct Sent {
     uint32_t from = 0;
     Fate fate = Fate::delivered;
     std::vector<uint8_t> bytes;
-    bool parsed = false;  ///< true if `packet` is valid; parsed before any fault
+    bool parsed = false;  ///< `packet` is valid; the frame is parsed before any fault
     wire::Packet packet;  ///< points into `bytes`
     std::string text() const;
 };
 
-/// What a test's script does to a frame. `corrupt` flips a random bit, as Faults::corrupt does.
+/// The action of a test's script on a frame. `corrupt` flips a random bit, as Faults::corrupt does.
 struct Verdict {
     enum Kind : uint8_t { pass, drop, duplicate, corrupt, delay } kind = pass;
     Nanos delay_by = 0;
 };
 using Script = std::function<Verdict(const Sent&)>;
 
-/// The switches between the links of the endpoints. Without a Fabric the links are connected directly.
+/// The switches between the links of the endpoints. If there is no Fabric, the links are connected directly.
 class Fabric {
 public:
     using Frame = std::shared_ptr<std::vector<uint8_t>>;
     using Deliver = std::function<void(uint32_t to, Nanos at, Frame frame)>;
     virtual ~Fabric() = default;
-    /// Accepts a frame that leaves the link of `from` at time `at`, which may be in the future.
+    /// Accepts a frame that leaves the link of endpoint `from` at time `at`. This time may be in the future.
     virtual void enter(uint32_t from, uint32_t to, Nanos at, Frame frame) = 0;
-    /// Advances all frames to `now`; calls `deliver` for those whose arrival time is known.
+    /// Advances all frames to time `now`. Calls `deliver` for each frame whose arrival time is known.
     virtual void run(Nanos now, const Deliver& deliver) = 0;
     virtual Nanos next_event() const = 0;
 };
@@ -113,7 +114,7 @@ class Network {
 public:
     Network(Rng rng, const Nanos& clock) : rng_(rng), clock_(clock) {}
 
-    /// Adds an endpoint and returns its number. The engine may hold `tx_pool` TX frames per port at once.
+    /// Adds an endpoint and returns its number. An engine may hold at most `tx_pool` TX frames per port.
     uint32_t add_endpoint(const MacAddress& mac, uint32_t queues, uint32_t tx_pool = 1024);
     SimPort& port(uint32_t endpoint, uint32_t queue) { return *ends_[endpoint].ports[queue]; }
     uint32_t queues(uint32_t endpoint) const { return uint32_t(ends_[endpoint].ports.size()); }
@@ -126,21 +127,22 @@ public:
     /// Drops all frames that `endpoint` sends before the time `until`.
     void blackout(uint32_t endpoint, Nanos until) { ends_[endpoint].dark_until = until; }
     void set_script(Script s) { script_ = std::move(s); }
-    /// Distributes frames to random queues instead of by UDP source port, like a NIC with a bad hash.
+    /// Distributes frames to random queues, as a NIC with a bad hash does. Otherwise the UDP source port determines
+    /// the queue.
     void spread_by_chance(bool on) { spread_by_chance_ = on; }
     void keep_capture(bool on) { keep_ = on; }
-    /// Sets a function that is called for every sent frame, with the frame's fate.
+    /// Sets a function that the network calls for every sent frame. `Sent` contains the fate of the frame.
     void set_watch(std::function<void(const Sent&)> watch) { watch_ = std::move(watch); }
     void set_fabric(std::unique_ptr<Fabric> f) { fabric_ = std::move(f); }
     /// Makes the ports compute and check IPv4 header checksums, as NICs do.
     void sum_headers(bool on) { sums_ = on; }
 
-    /// Delivers to `to` a frame that no endpoint has sent.
+    /// Delivers a frame to endpoint `to`, without a sender and without faults.
     void inject(uint32_t to, std::vector<uint8_t> bytes);
-    /// Sends a frame as if `from` had sent it. The faults of `from` apply.
+    /// Sends a frame as if endpoint `from` had sent it. The faults of the link of `from` apply.
     void transmit(uint32_t from, const uint8_t* data, uint32_t length);
 
-    /// Delivers all frames that have arrived by now. Returns true if there were any.
+    /// Delivers all frames whose arrival time has passed. Returns true if there were any.
     bool deliver();
     Nanos next_arrival() const {
         const Nanos fabric = fabric_ != nullptr ? fabric_->next_event() : kNever;
@@ -176,7 +178,7 @@ private:
     Fate decide(End& end, const Sent& s, Nanos& extra);
     Fate draw(End& end, const Sent& s, Nanos& extra);
     void flip_random_bit(std::vector<uint8_t>& bytes);
-    /// Returns all endpoints that the destination MAC address of a frame names.
+    /// Returns all endpoints to which the destination MAC address of the frame leads.
     std::vector<uint32_t> route(uint32_t from, const std::vector<uint8_t>& bytes) const;
     uint32_t queue_of(const End& end, const std::vector<uint8_t>& bytes);
     void fly(uint32_t from, uint32_t to, Nanos at, const std::vector<uint8_t>& bytes);

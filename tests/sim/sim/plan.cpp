@@ -61,12 +61,12 @@ void choose_faults(Rng& rng, Faults& f) {
     f.starve = maybe(0.3);
 }
 
-/// Chooses by the seed instead of random numbers, so that the traffic of a seed stays the same.
+/// Uses the number of the seed and no random numbers, so that the traffic of a seed stays the same.
 void choose_congestion_control(Plan& p, uint64_t number) {
     p.world.congestion = cc::Policy(number % size_t(cc::Policy::count_));
     number /= size_t(cc::Policy::count_);
     if (number % 2 == 0) return;
-    p.world.traffic_class = 2;  // frames may be marked
+    p.world.traffic_class = 2;  // ECN-capable, so that frames may be marked
     p.faults.mark = double(number / 2 % 3) * 0.1;
 }
 
@@ -96,7 +96,7 @@ Plan make_plan(Rng& rng, uint64_t seed) {
         p.loads.resize(1);
     }
     p.shared_receive = rng.chance(0.2);
-    // These loads come last, so that the traffic of the other loads stays the same.
+    // These loads are the last ones in the list, so that the traffic of the other loads stays the same.
     if (seed / 3 % 2 == 0) p.loads.push_back(LoadKind::endings);
     if (seed / 6 % 2 == 0) p.loads.push_back(LoadKind::connections);
     return p;
@@ -108,8 +108,8 @@ PathOptions make_path(Rng& rng, const Plan& plan) {
     o.gid_index = uint32_t(rng.below(2));
     o.psn = rng.chance(0.3) ? uint32_t(0xffffff - rng.below(40)) : uint32_t(rng.below(1 << 24));
     o.peer_psn = rng.chance(0.3) ? uint32_t(0xffffff - rng.below(40)) : uint32_t(rng.below(1 << 24));
-    // An engine that receives slowly has long queues. If the timeout were shorter than the time in these queues, QPs would
-    // retransmit for ever.
+    // An engine that receives slowly has long queues. If the timeout were shorter than the time that frames spend in
+    // these queues, QPs would retransmit forever.
     const bool slow = plan.world.round_cost / plan.world.engine.rx_burst > 100;
     // The timeout must also be so long that two blackouts do not cover all retries.
     o.timeout = uint8_t(rng.between(plan.blackouts ? 9 : 7, 10) + (slow ? 4 : 0));

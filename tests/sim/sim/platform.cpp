@@ -10,7 +10,7 @@
 namespace roci::sim {
 namespace {
 
-/// Accesses memory by address within this process.
+/// Accesses memory by address. The simulated clients are in the same process, so the accesses are plain copies.
 class SelfProcess final : public mem::RemoteProcess {
 public:
     SelfProcess(SimWorker& worker, std::shared_ptr<bool> alive) : worker_(worker), alive_(std::move(alive)) {}
@@ -55,7 +55,7 @@ host::SharedMemory SimPlatform::make_memory(uint64_t length, std::string& why) {
     return {base, length, fd};
 }
 
-/// Returns the block that the client has made by make_memory().
+/// Returns the block that a client has made by make_memory().
 host::SharedMemory SimPlatform::map_chunk(int fd, uint64_t length, std::string& why) {
     const auto it = blocks_.find(fd);
     if (it != blocks_.end() && it->second.length == length) return {it->second.base, length, fd};
@@ -65,14 +65,14 @@ host::SharedMemory SimPlatform::map_chunk(int fd, uint64_t length, std::string& 
 
 void SimPlatform::free_memory(const host::SharedMemory& m) {
     auto it = blocks_.find(m.fd);
-    if (it == blocks_.end()) std::abort();  // the block was freed twice, or never made
+    if (it == blocks_.end()) std::abort();  // the block was freed twice or never existed
     std::free(it->second.base);
     blocks_.erase(it);
 }
 
 std::unique_ptr<mem::MappedRegion> SimPlatform::map_region(int fd, uint64_t length, bool writable, std::string& why) {
     auto it = lent_.find(fd);
-    if (it != lent_.end() && length == 0) lent_.erase(it);  // length 0: the caller only closes the token
+    if (it != lent_.end() && length == 0) lent_.erase(it);  // with length 0 the caller only closes the token
     if (it == lent_.end() || length == 0 || it->second.length < length) {
         why = "no such memory";
         return nullptr;

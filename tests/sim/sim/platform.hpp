@@ -1,5 +1,5 @@
-// The conductor's Platform in plain memory. Descriptors are tokens, numbers far above real descriptors, that identify blocks of
-// memory. So a simulated client can "map" the descriptors of a reply.
+// The conductor's Platform in plain memory. A descriptor is a token: a number far above real descriptors that
+// identifies a block of memory. So a simulated client can "map" the descriptors of a reply.
 #pragma once
 
 #include <deque>
@@ -33,11 +33,11 @@ public:
     std::string host_status_json() override { return "{}"; }
     int make_text_fd(const std::string& text) override;
 
-    // Processes, and the workers that access their memory by address.
+    // Simulated processes, and the workers that access the memory of these processes by address.
     int new_pid() { return ++last_pid_; }
     /// Ends a process. Later accesses to its memory by address fail.
     void end_process(int pid);
-    /// Returns the worker of a process, or nullptr if the process has never needed one.
+    /// Returns the worker of a process, or nullptr if no access has needed a worker yet.
     SimWorker* worker(int pid);
     bool run_workers(Nanos now);
     void finish_workers(Nanos now) {
@@ -45,11 +45,11 @@ public:
     }
     Nanos next_worker() const;
 
-    /// Returns the memory that a token names, or nullptr.
+    /// Returns the memory that the token identifies, or nullptr.
     std::byte* memory_of(int fd) const;
-    /// Returns a token for memory of a client, for add_region.
+    /// Returns a token for memory of a client. The client passes the token to add_region.
     int lend(std::byte* memory, uint64_t length);
-    /// Returns the status text that a token names.
+    /// Returns the status text that the token identifies.
     std::string text_of(int fd) const;
 
     /// The records that were sent to the event sockets of a session. Records for a closed socket are dropped, as in rocid.
@@ -57,7 +57,8 @@ public:
     std::map<uint32_t, std::deque<abi::AsyncEventRecord>> asyncs;
     bool pipe_open(uint32_t session, uint32_t channel) const { return pipes_.contains({session, channel}); }
 
-    /// If this is n > 0, the n-th allocation from now on fails, to test shortage of memory.
+    /// If this number n is greater than 0, the n-th allocation from now on fails. Tests use it to simulate a shortage
+    /// of memory.
     uint32_t fail_memory_after = 0;
     uint64_t blocks() const { return blocks_.size(); }
     uint64_t mapped() const { return mapped_; }

@@ -1,5 +1,5 @@
-// A peer without a transport. The test writes every packet that the puppet sends, and reads every packet that the puppet
-// receives. So a test can check one side exactly, and can send frames that a correct peer never sends.
+// A peer without a transport. The test writes every packet that the puppet sends, and reads every packet that the
+// puppet receives. So a test can check an engine exactly, and can send frames that a correct peer never sends.
 #pragma once
 
 #include <deque>
@@ -24,7 +24,7 @@ public:
     /// Sets the destination of send().
     void talk_to(const Peer& peer);
 
-    /// Sends a packet of RC operation `op` with the headers `h`. Fills in the destination.
+    /// Sends a packet of RC operation `op` with the headers `h`. Sets the destination QP in the headers.
     void send(wire::Operation op, wire::TransportHeaders h, const std::vector<uint8_t>& payload = {});
     void send_ack(uint32_t psn, uint32_t msn, uint8_t syndrome = 31);  ///< 31: an ACK without a credit count
     /// Sends arbitrary bytes.
@@ -39,11 +39,12 @@ public:
         wire::Operation op() const { return wire::operation_of(packet.opcode); }
         std::vector<uint8_t> payload() const { return {packet.payload, packet.payload + packet.payload_length}; }
     };
-    /// Runs the world for `time`. Returns the packets that arrived meanwhile, in order.
+    /// Runs the world for `time`. Returns the packets that arrived in this time, in order.
     std::vector<Got> listen(Nanos time = 100'000);
-    /// False: the puppet drops loss reports and inquiries, as a peer does that does not know their opcode.
+    /// If this is false, the puppet drops loss reports and inquiries, like a peer that does not implement their
+    /// opcode.
     bool knows_reports = false;
-    /// Runs until a packet arrives. Returns nullopt if none arrives within `at_most`.
+    /// Runs the world until a packet arrives. Returns nullopt if none arrives within `at_most`.
     std::optional<Got> next(Nanos at_most = 1'000'000'000);
 
 private:

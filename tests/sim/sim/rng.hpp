@@ -1,4 +1,4 @@
-// The source of random numbers of the simulator (SplitMix64). A seed replays a whole world.
+// The random generator of the simulator (SplitMix64). The same seed gives the same world.
 #pragma once
 
 #include <cstdint>
@@ -7,13 +7,13 @@ namespace roci::sim {
 
 class Rng {
 public:
-    /// The initial state is mixed: if it were a multiple of the step, adjacent seeds would give the same sequence, shifted by
-    /// one.
+    /// Mixes the seed to get the initial state. Otherwise a state could be a multiple of the step, and adjacent seeds
+    /// would give the same sequence, shifted by one number.
     explicit Rng(uint64_t seed) : state_(mix(seed + 0x1234567)) {}
     uint64_t next() { return mix(state_ += 0x9e3779b97f4a7c15); }
-    /// Returns a number of 0 .. n-1; 0 for n == 0.
+    /// Returns a number from 0 to n - 1. Returns 0 if n is 0.
     uint64_t below(uint64_t n) { return n == 0 ? 0 : next() % n; }
-    /// Returns a number of low .. high, both included.
+    /// Returns a number from `low` to `high`, both included.
     uint64_t between(uint64_t low, uint64_t high) { return low + below(high - low + 1); }
     bool chance(double p) { return p > 0 && double(next() >> 11) * 0x1.0p-53 < p; }
     /// Returns one of the arguments.
@@ -22,7 +22,7 @@ public:
         const T all[] = {first, T(rest)...};
         return all[below(1 + sizeof...(rest))];
     }
-    /// Returns a separate generator. Numbers drawn from it do not shift the sequence of this one.
+    /// Returns a separate generator. Numbers drawn from it do not shift the sequence of this generator.
     Rng fork() { return Rng(next()); }
 
 private:

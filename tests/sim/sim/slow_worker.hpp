@@ -1,5 +1,5 @@
-// The worker that accesses a client's memory by address, in virtual time. The seed determines how long each access takes. While
-// `stuck` is true, no access ends.
+// A worker that accesses a client's memory by address, in virtual time. The seed determines the duration of each
+// access. While `stuck` is true, no access ends.
 #pragma once
 
 #include <deque>
@@ -15,7 +15,8 @@ public:
     SimWorker(uint32_t engines, uint32_t number, uint64_t seed) : SlowWorker(engines, number), rng_(seed) {}
     void submitted() override {}
 
-    /// Takes the requests that engines have submitted, and executes those that are due. Returns true if it took or executed any.
+    /// Accepts the requests that engines have submitted, and executes the requests whose time has come. Returns true
+    /// if there were any of either.
     bool run(Nanos now) {
         bool any = false;
         for (uint32_t e = 0; e < lanes(); ++e) {
@@ -34,7 +35,7 @@ public:
         }
         return any;
     }
-    /// Executes all requests at once, at the end of a world.
+    /// Executes all requests at once. Used at the end of a world.
     void finish(Nanos now) {
         stuck = false;
         run(now);

@@ -84,7 +84,7 @@ uint32_t Switches::distance(uint32_t from, uint32_t to) const {
     return reached[to];
 }
 
-/// Selects one of the outputs on a shortest path.
+/// Selects one of the outputs that are on a shortest path to endpoint `to`.
 uint32_t Switches::choose(uint32_t at_switch, uint32_t to, const std::vector<uint8_t>& frame) {
     const uint32_t home = home_.at(to);
     if (home == at_switch) return last_hop_.at(to);

@@ -1,6 +1,7 @@
-// Switches between the endpoints of a Network. Each output has a link with a rate and a propagation delay, and a queue with a
-// size in bytes. A frame that does not fit into the queue is dropped (tail drop). Above a threshold an ECN-capable frame is
-// marked Congestion Experienced. Paths of equal length share the traffic by flow or by packet. Sharing by packet reorders frames.
+// Switches between the endpoints of a Network. Each output has a link with a rate and a propagation delay, and a
+// queue with a size in bytes. If a frame does not fit into the queue, it is dropped (tail drop). If the queue is
+// longer than a threshold, an ECN-capable frame is marked Congestion Experienced. Paths of equal length share the
+// traffic by flow or by packet. Sharing by packet reorders frames.
 #pragma once
 
 #include <deque>
@@ -15,18 +16,19 @@ struct Output {
     uint64_t bits_per_second = 25'000'000'000;
     Nanos propagation = 1000;
     uint32_t buffer = 512 << 10;  ///< capacity of the queue in bytes
-    uint32_t mark = 0;            ///< frames are marked if at least this number of bytes wait; 0: never
+    uint32_t mark = 0;            ///< if at least this number of bytes wait, frames are marked; 0: never
 };
 
 struct OutputCounters {
     uint64_t frames = 0, bytes = 0, dropped = 0, marked = 0;
-    uint32_t peak = 0;              ///< highest number of bytes that waited
-    std::vector<uint32_t> waiting;  ///< number of frames by the bytes that they found waiting, in steps of 1/64 of the buffer
-    /// Returns the 99th percentile of the fill level that frames found, as a share of the buffer.
+    uint32_t peak = 0;  ///< highest number of waiting bytes
+    /// Number of frames by the number of bytes that waited at their arrival, in steps of 1/64 of the buffer.
+    std::vector<uint32_t> waiting;
+    /// Returns the 99th percentile of the fill level that frames met at their arrival, as a share of the buffer.
     double p99() const;
 };
 
-/// Traffic that is not RoCE: it has endpoints at the switches, but is no part of the Network.
+/// A source and sink of traffic that is not RoCE. Its endpoints are at the switches, but not in the Network.
 class Neighbour {
 public:
     virtual ~Neighbour() = default;
@@ -39,9 +41,9 @@ class Switches final : public Fabric {
 public:
     explicit Switches(Rng rng) : rng_(rng) {}
     uint32_t add_switch();
-    /// `towards` is the link from the switch to the endpoint. The other direction is the endpoint's own link.
+    /// `towards` is the link from the switch to the endpoint. The link of the endpoint itself is the other direction.
     void attach(uint32_t endpoint, uint32_t at_switch, const Output& towards);
-    /// `n` must exist as long as the switches are used.
+    /// The switches keep a reference to `n`, so `n` must exist as long as the switches are used.
     void add_neighbour(Neighbour& n, const std::vector<uint32_t>& endpoints);
     void join(uint32_t a, uint32_t b, const Output& each_way);
     void spread_by_packet(bool on) { by_packet_ = on; }
@@ -81,8 +83,9 @@ private:
     Rng rng_;
     bool by_packet_ = false;
     std::vector<Port> outputs_;
-    std::vector<std::vector<uint32_t>> of_switch_;            ///< outputs per switch
-    std::unordered_map<uint32_t, uint32_t> last_hop_, home_;  ///< per endpoint: the output that leads to it, and its switch
+    std::vector<std::vector<uint32_t>> of_switch_;  ///< outputs per switch
+    /// Per endpoint: the output to the endpoint, and the switch of the endpoint.
+    std::unordered_map<uint32_t, uint32_t> last_hop_, home_;
     std::vector<Neighbour*> neighbours_;
     std::unordered_map<uint32_t, Neighbour*> neighbour_at_;  ///< by endpoint
     std::priority_queue<Hop> hops_;

@@ -1,5 +1,6 @@
-// Load of tag matching. A sender sends eager, rendezvous and untagged messages while the list of tagged buffers changes. Every
-// operation on the list completes, so the order of completions determines which entry each message must match.
+// Load of tag matching. A sender sends eager, rendezvous and untagged messages while the list of tagged buffers
+// changes. Every operation on the list completes. So the order of the completions determines which entry each message
+// must match.
 #include <infiniband/verbs.h>
 
 #include <algorithm>
@@ -142,7 +143,9 @@ private:
         uint64_t i = 0;
         for (const Sge& s : r.sges)
             for (uint32_t k = 0; k < s.length && i < kRndv; ++k) bytes[i++] = reinterpret_cast<const uint8_t*>(s.addr)[k];
-        poll_receiver();  // finds the completion of the data, because the receiver writes it before it sends the FIN
+        // The receiver writes the completion of the data before it sends the FIN, so the completion can be polled
+        // now.
+        poll_receiver();
         const auto m = finished_.find(load_be<uint32_t>(bytes + 4));
         if (e.byte_len != kRndv || bytes[0] != fin || m == finished_.end()) broken("a FIN for no rendezvous that was fetched");
         if (std::memcmp(bytes + 1, m->second.header + 1, kRndv - 1) != 0) broken("a FIN does not repeat its request");
@@ -188,7 +191,7 @@ private:
         for (size_t i = 0; i < entry.sges.size(); ++i)
             op.sges[i] = {entry.sges[i].addr, entry.sges[i].length, entry.sges[i].lkey};
     }
-    /// Chooses the handle of an entry that is in the list or has left it.
+    /// Chooses the handle of an entry that is in the list, or of the last entry that has left the list.
     bool choose_handle(uint32_t& handle) {
         if (!list_.empty() && rng_.chance(0.7))
             handle = list_[rng_.below(list_.size())].handle;
@@ -289,7 +292,8 @@ private:
         fetching_.emplace(entry.id, std::pair{m, entry});
         message_done();
     }
-    /// Takes the match of an eager message. If the message has several packets, its data completes later.
+    /// Handles the completion that reports the match of an eager message. If the message has several packets, a later
+    /// completion reports its data.
     void on_eager(const abi::Cqe& e, const Message& m, const Entry& entry) {
         taken_ = std::make_unique<Entry>(entry);
         if ((e.wc_flags & abi::kWcTmDataValid) != 0) return on_eager_data(e, m);
@@ -332,16 +336,17 @@ private:
     Qp &sender_qp_, &receiver_qp_;
     Pool headers_, data_;
     Mr* tagged_ = nullptr;
-    std::deque<uint64_t> places_;  ///< places in the tagged memory that are free for another entry
+    std::deque<uint64_t> places_;  ///< free places in the tagged memory
     Inbox ordinary_, fins_;
     uint32_t longest_eager_ = 0;
-    std::deque<Message> pending_;                             ///< messages without a send completion yet
-    std::deque<Message> coming_;                              ///< messages that the receiver has not reported yet
-    std::deque<Entry> list_;                                  ///< the list as the completions describe it
-    std::deque<Operation> operations_;                        ///< posted operations
-    std::unique_ptr<Entry> taken_;                            ///< entry of an eager message whose data is still arriving
-    std::map<uint64_t, std::pair<Message, Entry>> fetching_;  ///< matched rendezvous messages without their data, by entry id
-    std::map<uint32_t, Message> finished_;                    ///< rendezvous messages whose data was read; a FIN must follow
+    std::deque<Message> pending_;       ///< messages whose send completion was not polled yet
+    std::deque<Message> coming_;        ///< messages that the receiver has not reported yet
+    std::deque<Entry> list_;            ///< the list of entries that results from the completions
+    std::deque<Operation> operations_;  ///< posted operations without a completion
+    std::unique_ptr<Entry> taken_;      ///< entry of an eager message whose data is still arriving
+    /// Rendezvous messages that have matched but whose data is not complete, by entry id.
+    std::map<uint64_t, std::pair<Message, Entry>> fetching_;
+    std::map<uint32_t, Message> finished_;  ///< rendezvous messages whose data was read and whose FIN has not arrived
     uint32_t sent_ = 0, unexpected_ = 0, awaited_fins_ = 0, last_gone_ = 0;
     uint64_t next_operation_ = 0, completed_ = 0;
 };

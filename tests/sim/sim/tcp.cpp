@@ -15,7 +15,7 @@ constexpr uint64_t kReordering = 3;                                      // RFC 
 
 // ---- the window -----------------------------------------------------------------------------------------------------
 
-/// Returns the target of the window for one round trip from now (RFC 9438 4.2 to 4.5).
+/// Returns the target of the window one round trip after `now` (RFC 9438 4.2 to 4.5).
 double TcpWindow::cubic_target(Nanos now, Nanos round_trip) {
     if (epoch_ == 0) {
         epoch_ = now;
@@ -100,8 +100,8 @@ void TcpFlow::arrived(uint32_t endpoint, Nanos at, const std::vector<uint8_t>& f
     net_.enter(to_, from_, at + link_.propagation, std::make_shared<std::vector<uint8_t>>(frame_of(h, 0)));
 }
 
-/// Marks lost segments. A segment counts as lost if the third transmission after it, or a later one, was acknowledged. This is
-/// right only if the switches do not reorder the flow.
+/// Marks lost segments. A segment counts as lost if the third transmission after it, or a later transmission, was
+/// acknowledged. This rule is right only if the switches do not reorder the segments of the flow.
 void TcpFlow::find_losses(uint64_t highest_transmission) {
     bool again = false;
     for (size_t i = 0; i < segments_.size(); ++i) {

@@ -1,4 +1,5 @@
-// Load of UC: a message arrives complete or not at all. Messages arrive in order if the network keeps the order.
+// Load of UC. A message must arrive complete or not at all. If the network keeps the order of frames, messages must
+// arrive in order.
 #include <infiniband/verbs.h>
 
 #include "sim/load.hpp"
@@ -54,8 +55,8 @@ public:
     }
 
 private:
-    /// Returns true while the memory of an outstanding message must not be overwritten. After a time all messages count as
-    /// arrived or lost.
+    /// Returns true while the memory of an outstanding message must not be overwritten. After a certain time each
+    /// message counts as arrived or lost.
     bool must_wait() {
         if (flying_.size() < kUnderWay) return false;
         const Nanos longest = 20'000'000 + 2 * plan_.faults.max_delay + Nanos{plan_.largest} * 400;
@@ -108,8 +109,9 @@ private:
         if (is_write(m)) return first_wrong_byte(window_.mr->data() + m.remote, m.length, m.tag) == -1 || plan_.reorders();
         return wrong_in_sges(r.sges, 0, m.length, m.tag) == -1;
     }
-    /// Finds the sent message of a receive. If the network keeps the order, all messages sent before it count as lost. If the
-    /// network reorders or duplicates frames, late and repeated messages are legal, because UC cannot detect those of one packet.
+    /// Finds the sent message that a receive contains. If the network keeps the order, all messages that were sent
+    /// before this message count as lost. If the network reorders or duplicates frames, a message may arrive late or
+    /// again, because UC cannot detect a late or repeated message of one packet.
     void on_recv(const abi::Cqe& e) {
         const Posted r = inbox_.take(e.wr_id);
         ++arrived_;
@@ -152,7 +154,7 @@ private:
     uint64_t completed_ = 0, arrived_ = 0;
     Nanos now_ = 0, last_post_ = 0;
     std::deque<Message> flying_;  ///< messages that may still arrive, in the order of posting
-    std::deque<Message> lost_;    ///< messages that arrived or count as lost; each may still arrive late or again
+    std::deque<Message> lost_;    ///< messages that have arrived or count as lost; each of them may still arrive late or again
 };
 
 class Uc final : public Load {

@@ -1,7 +1,7 @@
-// Load of memory windows. An owner opens parts of its memory by windows of type 1 and type 2, and a user accesses them by WRITE
-// and READ. A SEND with invalidate, a local invalidate or another bind closes a window. At the end the user sometimes accesses a
-// closed window, or an open window by a wrong key. The access must fail, and all later requests must be flushed once and in
-// order.
+// Load of memory windows. An owner opens parts of its memory by windows of type 1 and type 2. A user accesses these
+// parts by WRITE and READ. A SEND with invalidate, a local invalidate or another bind closes a window. At the end the
+// user sometimes accesses a closed window, or an open window with a wrong key. This access must fail. All later
+// requests must be flushed once and in order.
 #include <infiniband/verbs.h>
 
 #include "sim/load.hpp"
@@ -20,7 +20,7 @@ struct Slot {
     State state = State::closed;
     uint64_t offset = 0, length = 0;  ///< range in the owner's memory
     uint32_t users = 0;               ///< outstanding requests of the user
-    uint32_t uses = 0;                ///< number of uses since the window was opened
+    uint32_t uses = 0;                ///< number of requests since the window was opened
 };
 
 struct Step {
@@ -30,7 +30,7 @@ struct Step {
     uint64_t at = 0;
     uint32_t length = 0;
     std::vector<Sge> sges;
-    bool doomed = false;  ///< must fail or be flushed, because it or an earlier request has a wrong key
+    bool doomed = false;  ///< this request or an earlier request has a wrong key, so this request must fail or be flushed
 };
 
 class Windows final : public Load {
@@ -67,7 +67,8 @@ public:
         if (rng_.chance(0.5)) inbox_.fill(rng_);
         for (size_t i = 0; i < 4; ++i)
             if (rng_.chance(0.3)) work_on(i);
-        const bool at_rest = owner_steps_.empty() && user_steps_.empty();  // an error would flush outstanding requests
+        // An error would flush outstanding requests, so none may be outstanding.
+        const bool at_rest = owner_steps_.empty() && user_steps_.empty();
         if (ends_badly_ && posted_ >= plan_.messages && at_rest && !doomed_) try_closed();
     }
     bool finished() const override {
@@ -114,7 +115,7 @@ private:
         ++posted_;
     }
 
-    /// Opens a window. An open window of type 1 gets a new range in the same way.
+    /// Opens a window, or gives an open window of type 1 a new range.
     void open(size_t i) {
         Slot& s = slots_[i];
         s.offset = i * kPart + rng_.below(1000);
@@ -132,7 +133,7 @@ private:
     void use(size_t i) {
         Slot& s = slots_[i];
         Step step{.opcode = rng_.chance(0.5) ? WrOpcode::rdma_write : WrOpcode::rdma_read, .slot = i};
-        // The request uses a third of the window that no other outstanding request uses.
+        // Requests use the three thirds of the window in turn, so no other outstanding request uses the same third.
         const uint64_t third = s.length / 3;
         step.length = uint32_t(third == 0 ? 0 : rng_.between(1, third));
         step.at = s.offset + (s.uses % 3) * third;
@@ -165,7 +166,7 @@ private:
             SendWr wr;
             wr.sges = pool_.carve(8, 1);
             wr.remote_addr = memory_->address() + i * kPart;
-            // The key of a closed window, or a key that is not the current key of the open window.
+            // The key is that of a closed window, or it is not the current key of an open window.
             wr.rkey = slots_[i].state == State::closed ? slots_[i].window.rkey
                                                        : (slots_[i].window.rkey & ~0xffu) | uint8_t(slots_[i].window.rkey + 100);
             post_user({.opcode = WrOpcode::rdma_write, .slot = i, .doomed = true}, wr);
@@ -205,7 +206,7 @@ private:
             broken("SEND with invalidate: status %u, flags %u", unsigned(e.status), unsigned(e.wc_flags));
         for (const Slot& s : slots_)
             if (s.window.rkey == e.imm_or_inv && s.state == State::closing) return;
-        // The user may have seen its completion first, and the owner may have opened the window again.
+        // The user may have polled its completion earlier. Then the owner may have opened the window again already.
         for (const Slot& s : slots_)
             if ((s.window.rkey & ~0xffu) == (e.imm_or_inv & ~0xffu)) return;
         broken("R_Key %x was invalidated, which nobody asked for", e.imm_or_inv);
@@ -234,7 +235,8 @@ private:
         if (at >= 0) broken("request %u through a window: byte %lld is wrong", unsigned(step.opcode), static_cast<long long>(at));
     }
     void on_doomed(const abi::Cqe& e) {
-        // The owner's QP refuses a request with one NAK and changes to ERR. If the NAK is lost, there is no further response.
+        // The QP of the owner refuses the request with one NAK and moves to ERR. If this NAK is lost, the user gets
+        // no response.
         const bool nak_lost = !refused_ && e.status == WcStatus::retry_exc_err;
         const WcStatus due = refused_ ? WcStatus::wr_flush_err : WcStatus::rem_access_err;
         if (e.status != due && !nak_lost)

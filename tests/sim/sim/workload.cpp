@@ -39,7 +39,7 @@ private:
         world_.net().set_faults(plan_.faults);
     }
 
-    /// Checks that the acknowledged PSNs of a QP never go back.
+    /// Checks that the acknowledged PSN of a QP never decreases.
     void watch(const Sent& s) {
         if (!s.parsed || !s.packet.info->has(wire::kAck) || s.packet.info->has(wire::kAtomic)) return;
         for (const auto& l : loads_)
@@ -50,7 +50,8 @@ private:
         if (!fresh && end.distance_from(seen->second) < 0 && regressed_.empty()) regressed_ = "an ACK went back: " + s.text();
         seen->second = end;
     }
-    /// Checks that no engine keeps more frames than its pool has, and that watch() saw no ACK go back.
+    /// Checks that no engine keeps more frames than its pool can hold, and that watch() has found no decreasing
+    /// acknowledgement.
     void check_pools() {
         const uint64_t most = world_.host(0).engines() * (plan_.world.engine.reorder_bytes / sizeof(roci::qp::KeptFrame));
         for (uint32_t h = 0; h < world_.hosts(); ++h)
@@ -75,7 +76,7 @@ private:
             if (!l->finished()) most = std::max(most, l->patience());
         return most;
     }
-    /// Returns true if each unfinished load waits for a timer of seconds.
+    /// Returns true if every unfinished load waits for a timer of several seconds.
     bool only_waits() const {
         for (const auto& l : loads_)
             if (!l->finished() && !l->waits()) return false;
@@ -103,7 +104,8 @@ private:
         }
     }
 
-    /// Called when the work is done. Heals the network. Then the world must become idle, and the engines must keep no frames.
+    /// Ends the faults of the network after the work is done. Then the world must become idle, all results must be
+    /// right, and the engines must keep no frames.
     void settle() {
         world_.net().set_faults({});
         if (!world_.run_idle(100'000'000'000)) broken("the world does not come to rest");

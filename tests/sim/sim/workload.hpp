@@ -1,5 +1,5 @@
-// Random work with invariants that must hold whatever the network does, as long as the network recovers. A failure names the seed
-// that replays it.
+// Random work with invariants. The invariants must hold whatever the network does, if the network recovers in the
+// end. The text of a failure contains the seed that repeats the failure.
 #pragma once
 
 #include <cstdint>
@@ -8,12 +8,12 @@
 namespace roci::sim {
 
 struct WorkloadResult {
-    std::string failure;  ///< "" if every invariant held
+    std::string failure;  ///< empty if every invariant held
     std::string summary;  ///< properties of the world
     uint64_t messages = 0, frames = 0, lost = 0, virtual_ns = 0, rounds = 0;
 };
 
-/// Runs one world from one seed. If `trace` is true, a failing world prints its last 400 frames to stderr.
+/// Runs the world of one seed. If `trace` is true and the world fails, prints the last 400 frames to stderr.
 WorkloadResult run_workload(uint64_t seed, bool trace = false);
 
 }  // namespace roci::sim

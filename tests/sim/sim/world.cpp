@@ -75,7 +75,7 @@ void Host::fence_all() {
     for (const auto& e : engines_) e->let_go();
 }
 
-/// Executes a random number of commands, at most as many as an lcore executes per round.
+/// Executes a random number of commands. The maximum is the number that an lcore executes per round.
 bool Host::run_commands(uint32_t e) {
     if (!commands_[e]->waiting()) return false;
     constexpr uint32_t kMost = 4;
@@ -170,7 +170,7 @@ std::string Host::shut_down() {
     for (const auto& [name, n] : totals)
         if (n != 0) left += std::to_string(n) + " " + name + " left; ";
     platform_.finish_workers(world_.now());
-    for (int i = 0; i < 3; ++i) poll();  // returns frames that other engines handled to their port
+    for (int i = 0; i < 3; ++i) poll();  // returns the frames that other engines have passed to these engines
     conductor_.reset();
     engines_.clear();
     if (platform_.blocks() != 0) left += std::to_string(platform_.blocks()) + " blocks of shared memory left; ";

@@ -1,4 +1,4 @@
-// Hosts on one network with one virtual clock. A host is a conductor with engines and devices, like a rocid.
+// Hosts on one network with one virtual clock. A host has a conductor, engines and devices, as a rocid has.
 #pragma once
 
 #include <functional>
@@ -23,19 +23,19 @@ struct WorldOptions {
     uint32_t hosts = 2;
     uint32_t devices = 1;     ///< per host
     uint32_t engines = 1;     ///< per host
-    uint32_t users = 1;       ///< number of different uids that clients get in turn; 1: every client is root
+    uint32_t users = 1;       ///< number of uids, which clients get in turn; 1: every client is root
     uint32_t tx_pool = 1024;  ///< frames per port
     Nanos round_cost = 200;   ///< virtual time that a round of an engine takes
-    /// If true, commands pass through rings, and engines go on with their rounds while a conductor waits. If false, commands are
-    /// executed at once.
+    /// If true, commands pass through rings, and the engines run rounds while a conductor waits for a command. If
+    /// false, a command is executed at once.
     bool commands_travel = false;
-    engine::Config engine{};  ///< the host sets the index
+    engine::Config engine{};  ///< the host sets the member `index`
     host::Resolver resolver = host::Resolver::none;
     uint16_t vlan = 0;                                 ///< VLAN of every device
     uint8_t traffic_class = 0;                         ///< traffic class of every device
     cc::Policy congestion = cc::Policy::fixed_window;  ///< congestion control of every device
-    bool port_sums = false;                            ///< true: the network's ports compute and check checksums of IPv4 headers
-    /// Creates the port of an endpoint and engine in place of the network's port (for benchmarks).
+    bool port_sums = false;                            ///< the ports of the network compute and check IPv4 header checksums
+    /// Creates the port of an endpoint and an engine. This port replaces the port of the network (for benchmarks).
     std::function<io::Port*(uint32_t endpoint, uint32_t engine)> port;
     ChunkSource* chunks = &HeapChunks::instance();
     host::Limits limits{.max_sessions = 64, .max_qps = 4096, .max_keys = 4096, .max_ahs = 256};
@@ -43,7 +43,7 @@ struct WorldOptions {
 
 class World;
 
-/// A host with a conductor and engines, like one rocid.
+/// A host with a conductor and engines, as one rocid has.
 class Host final : public engine::CommandPort {
 public:
     Host(World& world, uint32_t number, const WorldOptions& o);
@@ -59,24 +59,25 @@ public:
     qp::Shared& shared() { return *shared_; }
     uint32_t user_of(int pid) const { return users_ == 1 ? 0 : 1000 + uint32_t(pid) % users_; }
 
-    // CommandPort
+    // The interface CommandPort.
     uint32_t engines() const override { return uint32_t(engines_.size()); }
     engine::Ticket submit(uint32_t engine, const engine::Command& command) override;
     void wait(uint32_t engine, engine::Ticket ticket) override;
     void fence_all() override;
 
-    /// Executes one round of every engine and passes events on. Returns true if an engine, a worker or the conductor had work.
+    /// Executes one round of every engine, passes events on, and runs the conductor if its deadline has come. Returns true if an
+    /// engine, a worker or the conductor had work.
     bool poll();
     /// Executes one round of every engine, without the conductor. Returns true if an engine or a worker had work.
     bool poll_engines();
-    /// Returns true if events of an engine were not passed on yet.
+    /// Returns true if an engine has events that were not passed on yet.
     bool has_events() const;
     Nanos next_deadline() const;
     /// Runs the world until a deferred reply is ready.
     host::Reply await_reply(uint32_t session);
     void add_client(uint32_t session, Client* c) { clients_[session] = c; }
     void remove_client(uint32_t session) { clients_.erase(session); }
-    /// Stops the host. Returns a text about leaks, or "" if there are none.
+    /// Stops the host. Returns a text about leaks, which is empty if there are none.
     std::string shut_down();
 
 private:
@@ -107,27 +108,27 @@ public:
     Nanos now() const { return now_; }
     const Nanos& clock() const { return now_; }
 
-    /// Runs until `done` returns true, until no further event can happen, or until the time limit. Returns true in the first
-    /// case.
+    /// Runs until `done` returns true, until no further event can occur, or until `at_most` has passed. Returns true
+    /// only if `done` has returned true.
     bool run_until(const std::function<bool()>& done, Nanos at_most = 100'000'000'000);
     /// Runs for at least `time`.
     void run_for(Nanos time);
-    /// Runs until nothing more can happen without new input.
+    /// Runs until no event can occur without new input.
     bool run_idle(Nanos at_most = 100'000'000'000) {
         return run_until([] { return false; }, at_most), idle_;
     }
-    /// Executes one round of all engines while a conductor waits for them.
+    /// Executes one round of all engines. Called while a conductor waits for the engines.
     void run_engines();
     bool idle() const { return idle_; }
     uint64_t rounds() const { return rounds_; }
 
-    /// Stops all hosts. Returns a text about leaked objects, frames or memory, or "" if there are none.
+    /// Stops all hosts. Returns a text about leaked objects, frames or memory, which is empty if there are none.
     std::string shut_down();
 
 private:
     bool round();
-    /// Advances the clock by the cost of a round if the last round had work, otherwise to the next event. Returns false if there
-    /// is no event.
+    /// If the last round had work, advances the clock by the cost of a round. Otherwise advances the clock to the
+    /// next event, and returns false if there is none.
     bool advance(bool worked, Nanos end);
 
     Rng rng_;

@@ -1,4 +1,5 @@
-// rocid's configuration: the table of options, and the errors of the parser.
+// Tests of rocid's configuration: the table of options, the values that the parser accepts, its error messages, and
+// addresses.
 #include <gtest/gtest.h>
 
 #include <algorithm>

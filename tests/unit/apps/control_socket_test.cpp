@@ -1,4 +1,4 @@
-// Tests of the control socket with honest and hostile clients.
+// Tests of the control socket with well-behaved and hostile clients.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -35,7 +35,7 @@ struct Socket : testing::Test {
     size_t reply_size = 100;
     bool with_fds = false;
     Nanos now = 1'000'000'000;
-    std::map<uint32_t, Nanos> not_before;  ///< by session
+    std::map<uint32_t, Nanos> not_before;  ///< by session: the earliest time at which rocid reads its next request
     Reaper reaper;
     std::unique_ptr<ControlSocket> socket;
 
@@ -193,7 +193,8 @@ TEST_F(Socket, GarbageClosesOnlyTheClientThatSentIt) {
     EXPECT_EQ(settled_descriptors(), before) << "descriptors of refused messages are closed";
 }
 
-// rocid closes clients' descriptors on several paths. A slow close() must not delay other clients on any of these paths.
+// rocid closes descriptors of clients on several paths. On each path a close() that blocks must not delay other
+// clients.
 
 TEST_F(Socket, ADescriptorThatLingersInARefusedMessageHoldsNobody) {
     start();
@@ -222,7 +223,7 @@ TEST_F(Socket, ADescriptorThatNobodyReceivedHoldsNobody) {
     serve(8);
     {
         LingeringSocket slow;
-        ASSERT_EQ(send(attacker, "bye", 3, 0), 3);  // rocid then closes the connection without reading the next message
+        ASSERT_EQ(send(attacker, "bye", 3, 0), 3);  // rocid closes this connection without reading its next message
         const int fd = slow.take();
         send_fds(attacker, 8, {fd});
         close(fd);
@@ -296,7 +297,7 @@ TEST_F(Socket, WhoWaitsForADeferredReplyHoldsNobodyUp) {
     const int waiting = connect_client(), other = connect_client();
     serve();
     ASSERT_EQ(send(waiting, "answer later!", 13, 0), 13);
-    ASSERT_EQ(send(waiting, "x", 1, 0), 1);  // the client sends the next request before it has the reply
+    ASSERT_EQ(send(waiting, "x", 1, 0), 1);  // the client sends its next request before it gets the reply to its first one
     serve();
     EXPECT_EQ(requests, 1) << "nothing more is read of it";
     ASSERT_EQ(send(other, "x", 1, 0), 1);
@@ -313,7 +314,7 @@ TEST_F(Socket, WhoWaitsForADeferredReplyHoldsNobodyUp) {
 
     ASSERT_EQ(send(waiting, "answer later!", 13, 0), 13);
     serve();
-    close(waiting);  // hangs up before the reply
+    close(waiting);  // the client closes its connection before it gets the reply
     serve();
     EXPECT_FALSE(open.contains(1));
     socket->answer(1, reply, false);  // session 1 no longer exists
@@ -360,7 +361,7 @@ TEST_F(Socket, WhoIsTooFastIsNotReadForAWhileAndHoldsNobodyUp) {
     sends(fresh);
     serve();
     EXPECT_FALSE(has_reply(fresh)) << "a new connection of a user who is too fast";
-    close(fast);  // hangs up while paused
+    close(fast);  // the client closes its connection while rocid does not read from it
     serve();
     EXPECT_FALSE(open.contains(1));
     now += 1'000'000;
@@ -428,8 +429,9 @@ TEST_F(Socket, ASessionEndsWithItsProcessEvenIfAForkHoldsTheSocket) {
     close(report[1]);
 }
 
-// A process closes its connection, another process connects, and then the first process ends. rocid's descriptors for the second
-// process may have the numbers of those for the first. rocid must not take the end of the first process for that of the second.
+// A process closes its connection, and then another process connects. rocid's descriptors for the second process may
+// get the numbers that its descriptors for the first process had. When the first process ends, rocid must not close
+// the session of the second process.
 TEST_F(Socket, ANewConnectionDoesNotInheritTheEndOfAnOldOne) {
     start();
     int go[2], done[2];

@@ -1,4 +1,5 @@
-// roci doctor: problems that stop or slow programs, their order, and the advice. Each test has its own fake root folder.
+// Tests of `roci doctor`: which problems it finds, the order in which it prints them, and its advice. A problem stops
+// programs or makes them slow. Each test has its own fake root folder.
 #include "doctor.hpp"
 
 #include <gtest/gtest.h>

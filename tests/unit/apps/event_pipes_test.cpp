@@ -1,4 +1,5 @@
-// The sockets that carry events to clients: full sockets, closed sockets, and readers whose read() does not return.
+// Tests of the sockets that carry events to clients: full sockets, closed sockets, and clients whose read() does not
+// return.
 #include "apps/rocid/event_pipes.hpp"
 
 #include <fcntl.h>
@@ -56,7 +57,7 @@ TEST_F(Pipes, EventsReachTheirChannelAndTheClientsEndBlocks) {
 
 TEST_F(Pipes, AFullPipeDelaysNoOtherClientAndKeepsAnEventOfEachCq) {
     const int slow = pipes.make(1, 1), quick = pipes.make(2, 1);
-    constexpr uint32_t kCqs = 50, kRounds = 400;  // 20,000 records: more than a socket holds
+    constexpr uint32_t kCqs = 50, kRounds = 400;  // 20,000 records are more than a socket holds
     for (uint32_t r = 0; r < kRounds; ++r)
         for (uint32_t cq = 0; cq < kCqs; ++cq) push(completion(1, 1, cq));
     ASSERT_TRUE(
@@ -69,7 +70,7 @@ TEST_F(Pipes, AFullPipeDelaysNoOtherClientAndKeepsAnEventOfEachCq) {
     ASSERT_EQ(read(quick, &c, sizeof c), ssize_t(sizeof c));
     EXPECT_EQ(c.cq_handle, 99u);
 
-    push(completion(1, 1, kCqs));  // the only event of the newest CQ comes while the socket is full
+    push(completion(1, 1, kCqs));  // the only event of the newest CQ arrives while the socket is full
     uint64_t got = 0;
     bool newest = false;
     for (pollfd p{slow, POLLIN, 0}; poll(&p, 1, 300) == 1; ++got) {
@@ -122,8 +123,8 @@ TEST_F(Pipes, AnLcoreLeavesASendThatMayBlockToTheEventThread) {
     for (int fd : {full, async, other}) close(fd);
 }
 
-/// A page without content. A thread that accesses the page waits until the test calls give(). By userfaultfd or FUSE a hostile
-/// client can make a system call wait in the same way.
+/// A page without content. A thread that accesses the page waits until the test calls give(). A hostile client can
+/// use userfaultfd or FUSE to make a system call wait in the same way.
 struct AbsentPage {
     int fd = -1;
     std::byte* page = nullptr;
@@ -156,7 +157,7 @@ TEST_F(Pipes, AReaderWithoutItsBufferDelaysNoOtherClient) {
     const int channel = pipes.make(1, 1), other = pipes.make(2, 1);
     pipes.signal(1, 1, 1);
     std::thread reader([&] { EXPECT_EQ(read(channel, absent.page, sizeof(abi::CompEventRecord)), 8); });
-    absent.await_access();  // the reader now holds all locks that read() takes
+    absent.await_access();  // the reading thread now holds all locks that read() takes
     pipes.signal(1, 1, 2);
     pipes.send_async(1, {1, 2, 3, 0});
     push(completion(1, 1, 3));

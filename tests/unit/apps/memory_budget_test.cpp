@@ -1,5 +1,5 @@
-// rocid in a control group with a memory limit: the memory that is left, and the pages that clients remove from registered
-// memory.
+// Tests of a rocid in a control group with a memory limit. They check the size of the memory that is left, and what
+// rocid does when clients remove pages from registered memory.
 #include <poll.h>
 
 #include <cerrno>
@@ -83,8 +83,9 @@ TEST(Budget, ReadsTheSlowFilesAtMostOncePerTenMilliseconds) {
     EXPECT_EQ(budget.available(), 302 * kMiB) << "the limit";
 }
 
-/// Regions of 16 pages in a control group that has 16 of 32 pages left. So a user has a credit of two pages, and all users
-/// together have a credit of eight pages.
+/// Regions of 16 pages in a control group that has 16 of 32 pages left. rocid fills removed pages again up to a
+/// credit. With these numbers the credit of one user is two pages, and the credit of all users together is eight
+/// pages.
 struct Holes : Platform {
     FakeGroup group;
     Nanos now = 1'000'000'000;
@@ -196,10 +197,11 @@ TEST_F(Holes, AChunkWithBlocksBeyondItsEndHasNoMoreThanTheCredit) {
     limited->free_memory(m);
 }
 
-/// A control group of 4096 pages, of which 2048 are left. So the pool has 1024 pages, and a user has a share of 256 per second.
+/// A control group of 4096 pages, of which 2048 are left. The pool of pages with which rocid fills holes has 1024
+/// pages, and the share of a user is 256 pages per second.
 struct HolePool : Holes {
     static constexpr uint64_t kLimit = 4096, kUsed = 2048, kPool = 1024;
-    uint64_t allocated = 0;  ///< pages that rocid has filled and that are not free again
+    uint64_t allocated = 0;  ///< pages with which rocid has filled holes and which are not free again
 
     void SetUp() override {
         Holes::SetUp();
@@ -211,7 +213,8 @@ struct HolePool : Holes {
         group.limit("one/two", kLimit * kPage, (kUsed + allocated) * kPage);
         limited->renew_hole_credit();
     }
-    /// Lets the user take what it gets, up to `most` pages. Returns the number of pages.
+    /// Removes pages of the user's regions and accesses them, until rocid fills no more pages or `most` pages are
+    /// filled. Returns the number of filled pages.
     uint64_t take(uint32_t uid, uint64_t most = UINT64_MAX) {
         uint64_t taken = 0;
         for (uint64_t n = kPages; n == kPages && taken < most;) taken += n = filled(region(uid));
@@ -261,7 +264,7 @@ TEST_F(HolePool, PagesThatOthersFreeSettleNoOlderDebt) {
 TEST_F(HolePool, MemoryThatRocidAllocatesAndFreesSettlesNoDebt) {
     for (int i = 0; i < 20; ++i, renew()) take(1000);
     for (int i = 0; i < 5; ++i) {
-        allocated += kPool / 4;  // for example for QPs
+        allocated += kPool / 4;  // another allocation of rocid, for example for QPs
         renew();
         allocated -= kPool / 4;
         renew();

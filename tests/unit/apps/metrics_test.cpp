@@ -1,4 +1,5 @@
-// The metrics endpoint: its text, and how its server handles clients.
+// Tests of the metrics endpoint: its text, its server, and the request by which the server's thread gets text from
+// the conductor.
 #include "apps/rocid/metrics.hpp"
 
 #include <arpa/inet.h>
@@ -102,7 +103,7 @@ std::string talk(int fd, const std::string& request) {
 }
 
 TEST(MetricsServer, AnswersAGetAndNothingElse) {
-    const std::string large(1 << 20, 'x');  // more than the buffer of a socket holds
+    const std::string large(1 << 20, 'x');  // more bytes than the buffer of a socket holds
     MetricsServer server("127.0.0.1:0", [&] { return large; });
     const std::string answer = talk(connect_to(server.port()), "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
     EXPECT_TRUE(answer.starts_with("HTTP/1.1 200 OK\r\n"));
@@ -157,7 +158,7 @@ TEST(MetricsServer, ASocketThatIsServedIsNotRemoved) {
     ASSERT_EQ(listen(foreign, 1), 0);
     EXPECT_NE(refusal(path).find("another process serves it"), std::string::npos);
     EXPECT_EQ(access(path.c_str(), F_OK), 0);
-    close(foreign);  // the socket's file remains, as after a rocid that was killed
+    close(foreign);  // the file of the socket remains, as after a rocid that was killed
     {
         MetricsServer next(path, [] { return std::string("next"); });
     }

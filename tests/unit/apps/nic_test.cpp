@@ -1,4 +1,4 @@
-// Obstacles to DPDK's use of a NIC, as read from /sys and /dev.
+// Tests of the checks whether DPDK can use a NIC. The checks read files below /sys and /dev.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

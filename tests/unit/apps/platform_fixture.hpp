@@ -1,4 +1,4 @@
-// An OsPlatform with its parts, and memory of a client.
+// A fixture with an OsPlatform, the objects that the platform needs, and a function that makes memory of a client.
 #pragma once
 
 #include <fcntl.h>

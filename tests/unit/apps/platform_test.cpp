@@ -1,4 +1,5 @@
-// rocid's use of the operating system, with hostile clients: truncated memory, foreign files, foreign processes.
+// Tests of OsPlatform, which calls the operating system for rocid. Hostile clients pass truncated memory, descriptors
+// of other files, and processes of other users.
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -46,7 +47,8 @@ TEST_F(Platform, AClientsChunkKeepsItsPages) {
     ASSERT_NE(m.base, nullptr) << why;
     client[5] = 'c';
     EXPECT_EQ(m.base[5], std::byte{'c'});
-    // The client must not be able to remove pages, because a removed page would be charged to rocid at rocid's next access.
+    // The client must not be able to remove pages from the arena. A removed page would be charged to rocid at rocid's
+    // next access.
     EXPECT_LT(ftruncate(own, kPage), 0);
     EXPECT_LT(fallocate(own, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, kPage), 0);
     EXPECT_LT(madvise(client, kPage, MADV_REMOVE), 0);
@@ -155,7 +157,7 @@ TEST_F(Platform, ATruncatedRegionIsPoisonedAndNobodyElseIsHurt) {
     EXPECT_TRUE(bad->poisoned.load());
     EXPECT_EQ(out[0], 'x');
     EXPECT_EQ(out[2 * kPage], '\0');
-    std::memset(bad->base, 1, 4 * kPage);  // raises no further SIGBUS
+    std::memset(bad->base, 1, 4 * kPage);  // raises no SIGBUS, because the region is poisoned already
     EXPECT_EQ(SigbusGuard::instance().poisoned(), before + 1);
 
     EXPECT_FALSE(good->poisoned.load());
@@ -187,7 +189,8 @@ TEST_F(Platform, APageThatIsMissingInAnArenaPoisonsTheArenaOnly) {
     good.base[0] = std::byte{'g'};
     eventfd_t n;
     eventfd_read(SigbusGuard::instance().event_fd(), &n);
-    // The kernel raises such a SIGBUS when a client has punched a hole into an arena of huge pages and no huge page is free.
+    // The kernel raises such a SIGBUS if a client has punched a hole into an arena of huge pages and no huge page is
+    // free.
     ASSERT_TRUE(SigbusGuard::instance().handle(reinterpret_cast<uintptr_t>(bad.base) + kPage));
     EXPECT_TRUE(platform.is_lost(bad));
     EXPECT_FALSE(platform.is_lost(good));
@@ -207,7 +210,8 @@ TEST_F(Platform, ATruncatedRegionIsPoisonedAlsoWhenNoMappingIsLeft) {
     if (child == 0) {
         const int other = memfd_create("other", MFD_CLOEXEC);
         if (ftruncate(other, 2 * kPage) != 0) _exit(2);
-        // Maps only the second page each time, so that the kernel does not merge adjacent mappings.
+        // The call maps only the second page of the file each time, so that the kernel does not merge adjacent
+        // mappings.
         while (mmap(nullptr, kPage, PROT_READ, MAP_SHARED, other, kPage) != MAP_FAILED) {
         }
         if (ftruncate(own, 0) != 0) _exit(3);
@@ -253,7 +257,7 @@ TEST_F(Platform, ClientsCanReadTheEnginePageButNotWriteIt) {
 
 // ---- the device page ----
 
-/// A client's view of the page.
+/// A client's read-only mapping of the page.
 struct PageView {
     explicit PageView(int fd) {
         struct stat s {};
@@ -280,7 +284,7 @@ TEST(DevicePageMemory, ClientsCanReadItButNotWriteIt) {
     abi::DeviceSnapshot s{};
     s.port.state = 4;
     page.publish(1, s);
-    page.publish(2, s);  // there is no such device
+    page.publish(2, s);  // device 2 does not exist
     const int fd = dup(page.fd());
     const PageView view(fd);
     EXPECT_EQ(view.header().devices, 2u);
@@ -302,7 +306,8 @@ TEST(DevicePageMemory, ShowsTheEndOfItsProcess) {
     const pid_t child = fork();
     if (child == 0) {
         DevicePage page(1);
-        // Descriptors of the child are reached through /proc, so the number suffices.
+        // The parent opens the child's descriptor through /proc, so the child sends only the number of the
+        // descriptor.
         const int fd = page.fd();
         if (write(ends[1], &fd, sizeof fd) != sizeof fd) _exit(1);
         pause();
@@ -402,7 +407,7 @@ TEST_F(Platform, AClientsOwnDescriptorOfItsMemoryIsEnough) {
     const int before = open_descriptors();
     std::vector<char> memory(2 * kPage, 'm');
     const auto address = reinterpret_cast<uint64_t>(memory.data());
-    platform.set_current_client({1, getuid() + 1, getgid()});  // a user whose memory this process could not open by itself
+    platform.set_current_client({1, getuid() + 1, getgid()});  // this process could not open the memory of such a user
     auto p = platform.process_memory(open("/proc/self/mem", O_RDWR | O_CLOEXEC));
     ASSERT_NE(p, nullptr);
     char out[6] = {};
@@ -414,7 +419,7 @@ TEST_F(Platform, AClientsOwnDescriptorOfItsMemoryIsEnough) {
     EXPECT_EQ(settled_descriptors(), before);
 }
 
-/// rocid may run as root, so it must not write for a client into a file that is not the memory of a process.
+/// rocid may run as root. Therefore it must not write for a client into a file that is not the memory of a process.
 TEST_F(Platform, AnyOtherDescriptorIsNoMemory) {
     const int before = open_descriptors();
     char name[] = "/tmp/roci-XXXXXX/mem";

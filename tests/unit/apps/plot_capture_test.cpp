@@ -1,4 +1,4 @@
-// `roci plot` with captures of several kinds, valid and damaged.
+// Tests of how `roci plot` reads captures: several file formats and link types, complete files and damaged files.
 #include <gtest/gtest.h>
 
 #include <iterator>
@@ -169,7 +169,7 @@ TEST(PlotCapture, BothEndsShowEachPacketOnceAndKnowWhatWasLost) {
     EXPECT_EQ(s.counts.resent, 1u);
     EXPECT_EQ(s.counts.acks, 2u);
     ASSERT_FALSE(s.rtt.empty());
-    EXPECT_EQ(s.rtt[0].rtt, 34'000);  // from the request at "left" at 100 us to its ACK at "left" at 134 us
+    EXPECT_EQ(s.rtt[0].rtt, 34'000);  // "left" sent the request at 100 us and received its ACK at 134 us
 }
 
 TEST(PlotCapture, ConnectionsBetweenTheSameAddressesAreTold) {

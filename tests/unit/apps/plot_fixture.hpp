@@ -1,4 +1,4 @@
-// Makes captures: builds the frames of a connection and writes them as pcap or pcapng.
+// Functions that make captures. They build the frames of a connection and write the frames as a pcap or pcapng file.
 #pragma once
 
 #include <unistd.h>
@@ -24,7 +24,7 @@ inline Gid address(uint8_t last) {
 
 inline constexpr uint32_t kQpA = 17, kQpB = 18;
 
-/// Builds a frame from A to B, or with `back` from B to A.
+/// Builds a frame from A to B, or from B to A if `back` is true.
 inline Bytes frame(Operation operation, uint32_t psn, uint32_t payload = 0, bool back = false, uint8_t syndrome = 0,
                    uint32_t dma_length = 0, Service service = Service::rc) {
     wire::PathSpec spec;
@@ -74,10 +74,11 @@ void put(Bytes& out, T value) {
 struct Captured {
     uint64_t time = 0;  ///< microseconds
     Bytes bytes;
-    uint32_t interface = 0, direction = 0;  ///< pcapng only; direction 1 is in, 2 is out
+    uint32_t interface = 0, direction = 0;  ///< only for pcapng; direction 1 is received, 2 is sent
 };
 
-/// Returns a pcap file with times in microseconds. `snap` is the number of bytes kept per frame; 0: all.
+/// Returns a pcap file with times in microseconds. `snap` is the maximum number of bytes per frame in the file. 0
+/// means no maximum.
 inline Bytes pcap(const std::vector<Captured>& frames, uint32_t link = 1, uint32_t snap = 0) {
     Bytes out;
     for (const uint32_t w : {0xa1b2c3d4u, 0x00040002u, 0u, 0u, 65535u, link}) put(out, w);
@@ -90,7 +91,7 @@ inline Bytes pcap(const std::vector<Captured>& frames, uint32_t link = 1, uint32
     return out;
 }
 
-/// Returns a pcapng file with times in microseconds and two interfaces, "left" and "righ".
+/// Returns a pcapng file with times in microseconds and with two interfaces, named "left" and "righ".
 inline Bytes pcapng(const std::vector<Captured>& frames) {
     Bytes out;
     for (const uint32_t w : {0x0a0d0d0au, 28u, 0x1a2b3c4du, 0x00000001u, ~0u, ~0u, 28u}) put(out, w);

@@ -1,4 +1,4 @@
-// `roci plot`: the classification of packets, and the page.
+// Tests of `roci plot`: the classification of packets, the text for the terminal, and the page.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ using namespace test;
 
 using Frames = std::vector<Bytes>;
 
-/// Analyses a capture of these frames, one frame per 10 us.
+/// Analyses a capture of these frames. One frame was captured every 10 us.
 Analysis analysed(const Frames& frames, const std::string& name = "test") {
     std::vector<Captured> captured;
     for (const Bytes& b : frames) captured.push_back({1000 + 10 * captured.size(), b});
@@ -190,7 +190,7 @@ TEST(PlotPage, NothingOfACaptureIsMarkup) {
     EXPECT_EQ(text.find("alert(1)</script>"), std::string::npos);
     size_t ends = 0;
     for (size_t at = 0; (at = text.find("</script>", at)) != std::string::npos; ++at) ++ends;
-    EXPECT_EQ(ends, 2u);  // one after the data, one after the script
+    EXPECT_EQ(ends, 2u);  // one end tag is behind the data, one is behind the script
 }
 
 TEST(PlotPage, LoadsNothingAndHasItsData) {

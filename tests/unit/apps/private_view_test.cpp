@@ -86,7 +86,7 @@ TEST(PrivateView, an_ordinary_user_gets_it_too_and_stays_himself) {
     if (geteuid() != 0) GTEST_SKIP() << "needs root to become somebody else";
     const int code = exit_code_of([] {
         if (setgid(65534) != 0 || setuid(65534) != 0) return 2;
-        prctl(PR_SET_DUMPABLE, 1);  // so that /proc/self belongs to the new user, as after an exec
+        prctl(PR_SET_DUMPABLE, 1);  // /proc/self then belongs to the new user, as after an exec
         return enter_and([] { return our_files_are_there() && geteuid() == 65534; });
     });
     if (code == kNotPermitted) GTEST_SKIP() << "this system permits no user namespaces";

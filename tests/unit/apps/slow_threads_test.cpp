@@ -1,5 +1,5 @@
-// The threads that access clients' memory. If accesses to the memory of one user do not end, accesses to the memory of other
-// users must not wait. A thread must end when nothing points to its worker any more.
+// Tests of the threads that access clients' memory. If an access to the memory of one user does not return, accesses
+// to the memory of other users must not wait. A thread must end when no pointer to its worker is left.
 #include "apps/rocid/slow_threads.hpp"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// The memory of a client. Reads of it end only when the test opens the gate.
+/// The memory of a client. A read returns only after the test has opened the gate.
 class Gate : public mem::RemoteProcess {
 public:
     explicit Gate(std::shared_ptr<mem::SlowWorker> worker, bool open) : worker_(std::move(worker)), open_(open) {}
@@ -43,7 +43,7 @@ private:
     bool open_;
 };
 
-/// A submitted access to 64 bytes of a process's memory.
+/// An access to 64 bytes of a process's memory. The constructor submits it.
 struct Access {
     mem::MemoryRegion region;
     mem::SlowRequest request;

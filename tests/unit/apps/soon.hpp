@@ -1,4 +1,4 @@
-// Waits for an effect of another thread.
+// A helper for tests that wait for an effect of another thread.
 #pragma once
 
 #include <chrono>
@@ -6,7 +6,7 @@
 
 namespace roci::rocid {
 
-/// Waits until the condition is true. Returns false if it is not true within ten seconds.
+/// Waits until the condition is true. Returns false if the condition is still false after ten seconds.
 template <class Condition>
 bool soon(Condition c) {
     for (int i = 0; i < 10'000; ++i) {

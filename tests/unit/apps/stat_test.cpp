@@ -1,4 +1,5 @@
-// The counter page: from the engine's stores to the output of `roci stat` and the sysfs view.
+// Tests of the counter page: what engines store in it, what `roci stat` prints from it, and the files of the sysfs
+// view.
 #include "stat.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
-// roci status: tables that fit the width, filters, and the page of one QP.
+// Tests of `roci status`: its tables fit the width of the terminal, its filters select sessions and QPs, and tables
+// that are too wide continue below.
 #include "status.hpp"
 
 #include <gtest/gtest.h>

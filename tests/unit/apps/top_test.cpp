@@ -1,4 +1,4 @@
-// roci top: figures from two readings, and lines that fit the width.
+// Tests of `roci top`: the figures that it computes from two readings of the counters, its text, and its JSON.
 #include "top_text.hpp"
 
 #include <gtest/gtest.h>
@@ -51,7 +51,7 @@ struct TopTest : ::testing::Test {
         EXPECT_TRUE(r) << why;
         return std::move(*r);
     }
-    /// Returns the model of two seconds with traffic.
+    /// Returns the model of an interval of two seconds with traffic.
     TopModel model(const char* limit = "window") {
         LimitTally limits;
         const TopReading before = read_top(reader(), status(0, "program"), 10);

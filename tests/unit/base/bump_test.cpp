@@ -1,4 +1,5 @@
-// Counters with one writing thread: bump() adds numbers of any size, and a reader never sees half of an update.
+// Tests of bump() on counters that one thread writes: bump() adds numbers of any size, and a reader never reads a
+// half-written counter.
 #include "base/bump.hpp"
 
 #include <gtest/gtest.h>

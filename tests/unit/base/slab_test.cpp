@@ -8,7 +8,7 @@
 namespace roci {
 namespace {
 
-/// Counts the bytes of allocated chunks.
+/// A source of chunks that counts the bytes of the allocated chunks.
 class CountedChunks final : public ChunkSource {
 public:
     size_t unit() const override { return 4096; }

@@ -1,4 +1,5 @@
-// The stage clock with times chosen by the test, and the marker ROCI_STAGE with the processor's counter.
+// Tests of the stage clock with times that the test chooses, and of the marker ROCI_STAGE with the cycle counter of
+// the processor.
 #define ROCI_STAGES
 #include "base/stage.hpp"
 
@@ -39,8 +40,8 @@ TEST(StageClock, AStageWithinItselfIsOneStageEnteredTwice) {
     EXPECT_EQ(tally(c, Stage::copy).entries, 2u);
 }
 
-/// Each read of the counter ends an interval, so each interval contains the cost of one switch. A stage with n nested stages has
-/// n + 1 intervals.
+/// A switch from one stage to another reads the counter, which ends an interval. So each interval contains the cost
+/// of one switch. A stage with n nested stages has n + 1 intervals.
 TEST(StageClock, IntervalsAreWhatSwitchesAreSubtractedBy) {
     constexpr uint64_t kSwitch = 30, kWork = 100;
     StageClock c;
@@ -84,7 +85,7 @@ TEST(StageScope, WhatACalibratedSwitchTakesIsSubtracted) {
     EXPECT_GT(a_switch, 1);
     EXPECT_EQ(stage_clock.whole(), 0u) << "calibrating leaves the clock as new";
     double least = 1e9;
-    for (int row = 0; row < 200; ++row) {  // other programs may interrupt some rows, so the shortest row counts
+    for (int row = 0; row < 200; ++row) {  // other programs may interrupt some rows, so the test uses the shortest row
         stage_clock.start(stage_now());
         outer(1000);
         least = std::min(least, tally(stage_clock, Stage::icrc).without_switches(a_switch) / 1000);

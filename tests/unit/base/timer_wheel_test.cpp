@@ -1,4 +1,5 @@
-// The timing wheel: every timer fires once, at the first tick that is not before its deadline, on every level of the wheel.
+// Tests of the timing wheel. Each timer must fire once, at the first tick that is not before its deadline, on each
+// level of the wheel.
 #include "base/timer_wheel.hpp"
 
 #include <gtest/gtest.h>
@@ -54,7 +55,8 @@ TEST(TimerWheel, ACallbackMayArmItsTimerAgain) {
     EXPECT_EQ(fired, 99u);
 }
 
-/// Compares the wheel with a simple model: random deadlines from one tick to hours, random cancellations, random steps of time.
+/// Compares the wheel with a simple model. The deadlines (from one tick to hours), the cancellations and the steps of
+/// time are random.
 TEST(TimerWheel, AgreesWithAModelUnderRandomUse) {
     for (uint32_t seed = 0; seed < 20; ++seed) {
         std::mt19937_64 rng(seed);

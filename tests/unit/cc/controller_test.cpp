@@ -35,7 +35,7 @@ TEST_F(FixedWindow, AfterATimeoutItDoublesPerRoundTrip) {
 
 // ---- policies that adapt --------------------------------------------------------------------------------------------
 
-/// Plays a network that acknowledges one window of packets per round trip.
+/// Simulates a network that acknowledges one window of packets per round trip.
 struct Adapting : testing::Test {
     Controller c;
     State s;
@@ -87,7 +87,8 @@ TEST_F(Delay, ASingleLongRoundTripIsChance) {
     EXPECT_GE(window(c, l), before);
 }
 
-/// Hosts delay single frames. A queue delays all of them.
+/// Hosts delay single frames, but a queue in the network delays every frame. So only the shortest round trip shows a
+/// queue.
 TEST_F(Delay, OnlyTheShortestSampleOfARoundTripCounts) {
     rounds(4, kEmpty);
     const auto play = [&](uint32_t best) {
@@ -105,7 +106,8 @@ TEST_F(Delay, OnlyTheShortestSampleOfARoundTripCounts) {
     EXPECT_LT(c.window, grown);
 }
 
-/// Even the shortest round trip is above the target, but the differences show that no queue is the cause.
+/// Even the shortest round trip is longer than the target. The round trips differ so much that jitter of the hosts
+/// must be the cause, and no queue.
 TEST_F(Delay, JitterLengthensTheTarget) {
     rounds(6, kEmpty);
     rounds(2, 60'000);
@@ -158,8 +160,8 @@ TEST_F(Delay, ALossWithShortQueuesIsNoCongestion) {
     EXPECT_EQ(window(c, l), crowded / 2);
 }
 
-/// Round trips stay long, because other QPs fill the queue or the host is busy. After cuts without effect the window must grow
-/// until a loss or a short queue.
+/// Round trips stay long although the window shrinks, because other QPs fill the queue or the host is busy. After
+/// such cuts without effect the window must grow until a loss or a short queue.
 TEST_F(Delay, AWindowThatShrinksInVainGrowsUntilALossOrAShortQueue) {
     rounds(6, kEmpty);
     rounds(18, 400'000);
@@ -177,7 +179,8 @@ TEST_F(Delay, AWindowThatShrinksInVainGrowsUntilALossOrAShortQueue) {
     EXPECT_LT(window(c, l), empty) << "it goes by round trips again";
 }
 
-/// A window below one packet makes the QP pause between packets. Such a pause must not count as idleness.
+/// A window below one packet makes the QP pause between packets. Such a pause must not count as an idle time, after
+/// which the controller starts again.
 TEST_F(Delay, ItsOwnPausesDoNotMakeItBeginAnew) {
     rounds(12, 400'000);
     ASSERT_LT(c.window, kFraction);
@@ -190,7 +193,7 @@ TEST_F(Delay, ItsOwnPausesDoNotMakeItBeginAnew) {
     EXPECT_EQ(s.vain_cuts, 0u);
 }
 
-/// The queue overflows before round trips reach the target. So only losses can limit the window.
+/// The queue overflows before the round trips reach the target. So only losses can limit the window.
 TEST_F(Delay, LossesCountWhereTheTargetIsNeverReached) {
     rounds(4, kEmpty);
     for (int i = 0; i < 3; ++i) {
@@ -207,8 +210,8 @@ TEST_F(Delay, LossesCountWhereTheTargetIsNeverReached) {
     EXPECT_GE(window(c, l), before) << "without a queue a loss takes nothing";
 }
 
-/// A queue that has held more without a loss does not overflow, so a loss at a shorter queue must not reduce the window.
-/// One later loss at a long queue must not reduce the window either.
+/// If a queue was longer once without a loss, a loss at a shorter queue is no overflow and must not reduce the
+/// window. One later loss at a long queue must not reduce the window either.
 TEST_F(Delay, ALossAtAShorterQueueThanBeforeIsChanceAndExcusesAnother) {
     rounds(4, kEmpty);
     round(25'000);
@@ -224,7 +227,8 @@ TEST_F(Delay, ALossAtAShorterQueueThanBeforeIsChanceAndExcusesAnother) {
     EXPECT_LT(c.window, full) << "too many for chance";
 }
 
-/// After many losses at a shorter queue, losses must reduce the window again, because the buffer may have become smaller.
+/// After many losses at a shorter queue, a loss must reduce the window again, because the buffer may have become
+/// smaller.
 TEST_F(Delay, ALongQueueIsForgotten) {
     rounds(4, kEmpty);
     round(110'000);
@@ -246,7 +250,8 @@ struct Contended : Delay {
     }
 };
 
-/// Another flow has lost a packet and reduced its window, so the queue has become shorter. The QP must reduce its window, too.
+/// Another flow has lost a packet and reduced its window, so the queue has become shorter. This QP must reduce its
+/// window, too.
 TEST_F(Contended, YieldsWhenAnotherFlowDoes) {
     ASSERT_TRUE(s.contended);
     const uint32_t before = c.window;

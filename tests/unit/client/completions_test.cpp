@@ -1,4 +1,5 @@
-// Polling: completions by queue and lane, the slots that completions free, and the effects of a changed QP or CQ on completions.
+// Tests of polling: the completions of each lane, the queue slots that completions free, and the effects of a
+// destroyed or reset QP or a resized CQ.
 #include <atomic>
 #include <set>
 #include <thread>
@@ -29,7 +30,7 @@ TEST_F(Rings, SrqSlotsComeBackByHandle) {
     rocid.complete(cq->handle, 0, e);
     EXPECT_EQ(poll_one().qp_num, user->qp_num);
     EXPECT_EQ(ibv_post_srq_recv(srq, &recv, &bad_recv), 0);
-    // Destroying the QP removes its entry from the CQ and frees the SRQ's slot.
+    // The call that destroys the QP removes the QP's entry from the CQ and frees the slot of the SRQ.
     rocid.complete(cq->handle, 0, e);
     EXPECT_EQ(ibv_destroy_qp(user), 0);
     ibv_wc wc{};
@@ -52,7 +53,7 @@ TEST_F(Rings, EveryLaneIsPolledInItsOrder) {
     EXPECT_EQ(lane[0], (std::vector<uint64_t>{10, 11, 12}));
     EXPECT_EQ(lane[1], (std::vector<uint64_t>{20, 21}));
     EXPECT_EQ(ibv_poll_cq(cq, 8, wc), 0);
-    // The indices wrap around the ring several times. Old entries must not look new.
+    // The indices wrap around the ring several times. The library must not return an old entry as a new one.
     for (uint64_t i = 0; i < 50; ++i) {
         rocid.complete(cq->handle, i % 2, entry(qp, abi::kCqeRecv, i));
         ASSERT_EQ(ibv_poll_cq(cq, 8, wc), 1);
@@ -137,7 +138,8 @@ TEST_F(Rings, ResizeKeepsWhatWasNotPolled) {
     EXPECT_EQ(cq->cqe, 32);
 }
 
-// Two threads post and one polls, while an engine completes all requests. Every request must complete exactly once.
+// Two threads post and one thread polls, while an engine completes all requests. Every request must complete exactly
+// once.
 TEST_F(Rings, ThreadsPostAndPollAtOnce) {
     constexpr uint64_t kEach = 20000;
     FakeRocid::Qp& queue = seen();

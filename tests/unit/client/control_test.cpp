@@ -1,4 +1,5 @@
-// The control plane: discovery, queries, refusals, registration, the end of rocid, fork.
+// Tests of the control plane: discovery, queries, refusals, registration, address handles, ibv_modify_qp, the end of
+// rocid, and fork.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -46,7 +47,8 @@ TEST(Discovery, OneDeviceHasOnePointer) {
     EXPECT_EQ(ibv_get_device_guid(a[0]), 0x8877665544332211u);
     EXPECT_EQ(a[0]->node_type, IBV_NODE_CA);
     EXPECT_EQ(a[0]->transport_type, IBV_TRANSPORT_IB);
-    // libmlx5 and libefa read the word after the public struct as a pointer and dereference it, so it must be a valid pointer.
+    // libmlx5 and libefa read the word after the public struct as a pointer and dereference the pointer. So the word
+    // must be a valid pointer.
     const void* const* ops = nullptr;
     std::memcpy(&ops, reinterpret_cast<const char*>(a[0]) + sizeof(ibv_device), sizeof ops);
     ASSERT_NE(ops, nullptr);
@@ -93,7 +95,7 @@ TEST_F(Client, QueriesShowWhatRocidSays) {
     EXPECT_EQ(ibv_get_pkey_index(context, 1, 0x8001), -1);
 }
 
-// Old programs call the exported function with a struct of 48 bytes.
+// Old programs pass a struct of 48 bytes to the exported function.
 #undef ibv_query_port
 TEST_F(Client, TheExportedQueryPortWritesNoMoreThanTheOldStruct) {
     unsigned char buffer[64];
@@ -202,7 +204,8 @@ TEST_F(Client, RegistrationDescribesTheWholeRangeAndGivesItBack) {
     abi::RegMrRequest request;
     std::memcpy(&request, body.data(), sizeof request);
     EXPECT_EQ(request.pd, pd->handle);
-    EXPECT_EQ(request.access, uint32_t(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ));  // without flags that are hints
+    // The library removes flags that are hints.
+    EXPECT_EQ(request.access, uint32_t(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ));
     EXPECT_EQ(request.iova, 0x5000u);
     EXPECT_EQ(request.length, memory.size() - 5);
     ASSERT_GE(request.segments, 1u);
@@ -302,7 +305,7 @@ TEST_F(Client, RawClockCountsNanoseconds) {
     EXPECT_LT(passed, 5'000'000'000);
 }
 
-/// Returns the first 40 bytes of a UD receive for IPv4: 20 undefined bytes and the IPv4 header.
+/// Returns the first 40 bytes of a UD receive buffer for IPv4: 20 undefined bytes and the IPv4 header.
 ibv_grh ipv4_grh(uint8_t undefined) {
     unsigned char raw[40];
     std::memset(raw, undefined, sizeof raw);
@@ -322,7 +325,8 @@ ibv_grh ipv4_grh(uint8_t undefined) {
 TEST_F(Client, AddressOfASenderIsReadFromTheDatagram) {
     ibv_wc wc{};
     wc.wc_flags = IBV_WC_GRH;
-    for (uint8_t undefined : {uint8_t{0x00}, uint8_t{0x60}, uint8_t{0x45}}) {  // 0x60 looks like IPv6, so the checksum decides
+    // 0x60 looks like IPv6, so the library must use the checksum.
+    for (uint8_t undefined : {uint8_t{0x00}, uint8_t{0x60}, uint8_t{0x45}}) {
         ibv_grh grh = ipv4_grh(undefined);
         ibv_ah_attr attr{};
         ASSERT_EQ(ibv_init_ah_from_wc(context, 1, &wc, &grh, &attr), 0) << int(undefined);
@@ -427,21 +431,21 @@ TEST_F(Client, AForksChildLeavesItsParentsObjectsAlone) {
     ibv_mr* mr = ibv_reg_mr(pd, bytes, sizeof bytes, IBV_ACCESS_LOCAL_WRITE);
     const pid_t child = fork();
     if (child == 0) {
-        // Each failing step has its own exit code.
+        // Each step has its own exit code, which the child returns if the step fails.
         ibv_send_wr wr = send_wr(1);
         ibv_send_wr* bad = nullptr;
         ibv_port_attr port{};
         ibv_wc wc{};
-        if (ibv_post_send(qp, &wr, &bad) != 0) _exit(1);  // writes to the child's private memory
+        if (ibv_post_send(qp, &wr, &bad) != 0) _exit(1);  // the child posts to its private copy of the queue
         if (ibv_poll_cq(cq, 1, &wc) != 0) _exit(2);
-        if (___ibv_query_port(context, 1, &port) != 0) _exit(3);  // uses a new session of the child
+        if (___ibv_query_port(context, 1, &port) != 0) _exit(3);  // the child opens a new session for this call
         if (ibv_dereg_mr(mr) != 0) _exit(4);
         if (ibv_destroy_qp(qp) != 0) _exit(5);
         if (ibv_destroy_cq(cq) != 0) _exit(6);
         if (ibv_destroy_comp_channel(channel) != 0) _exit(7);
         if (ibv_dealloc_pd(pd) != 0) _exit(8);
         if (ibv_close_device(context) != 0) _exit(9);
-        ibv_device** list = ibv_get_device_list(nullptr);  // uses a new connection of the child
+        ibv_device** list = ibv_get_device_list(nullptr);  // the child opens a new connection for this call
         if (list == nullptr || list[0] == nullptr) _exit(10);
         _exit(0);
     }

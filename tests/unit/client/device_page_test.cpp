@@ -1,5 +1,5 @@
-// Queries that the client library answers from the device page: without control calls, up to date, and failing after the end of
-// rocid as control calls do.
+// Tests of queries that the client library answers from the device page. The library must make no control call, must
+// return current values, and must fail after the end of rocid with the same errors as control calls.
 #include "fixture.hpp"
 
 namespace roci::test {
@@ -91,7 +91,7 @@ TEST_F(DevicePage, AsksRocidWhileTheRecordIsBeingWritten) {
 }
 
 TEST_F(DevicePage, QueriesFailWhenTheKernelHasClearedTheOwnerWord) {
-    std::atomic_ref(rocid.page_owner()).store(0x40000000);  // FUTEX_OWNER_DIED
+    std::atomic_ref(rocid.page_owner()).store(0x40000000);  // FUTEX_OWNER_DIED: the owner of the word has ended
     ibv_gid gid{};
     errno = 0;
     EXPECT_EQ(ibv_query_gid(context, 1, 3, &gid), -1);
@@ -111,7 +111,7 @@ TEST_F(DevicePage, QueriesFailWhenTheKernelHasClearedTheOwnerWord) {
 }
 
 TEST_F(DevicePage, QueriesFailWhenOnlyTheSessionHasEnded) {
-    rocid.die();  // the owner word still names a thread
+    rocid.die();  // the owner word still contains the id of a thread
     ibv_gid gid{};
     while (ibv_query_gid(context, 1, 3, &gid) == 0) {
     }

@@ -9,7 +9,7 @@ namespace {
 
 class EndOfRocid : public Client {
 protected:
-    /// Polls the CQ until an entry comes, for at most 20 seconds, like a program that does nothing else.
+    /// Polls the CQ until it has an entry, for at most 20 seconds. The thread makes no other call.
     static ibv_wc poll_for_one(ibv_cq* cq) {
         ibv_wc wc{};
         const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);

@@ -1,4 +1,5 @@
-// Completion channels and asynchronous events: records in event sockets, acknowledgements, destroyed objects.
+// Tests of completion channels and asynchronous events: the records in event sockets, acknowledgements, and events of
+// destroyed objects.
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/syscall.h>
@@ -15,7 +16,7 @@
 namespace roci::test {
 namespace {
 
-/// A call in another thread.
+/// A thread that makes one call.
 class OtherThread {
 public:
     explicit OtherThread(std::function<void()> call)
@@ -25,8 +26,8 @@ public:
               returned_ = true;
           }) {}
     ~OtherThread() { thread_.join(); }
-    /// Returns true as soon as the call sleeps on this condition variable, and false if the call returns before, or after a
-    /// minute.
+    /// Returns true as soon as the call sleeps on this condition variable. Returns false if the call returns without
+    /// such a sleep, or after a minute.
     bool sleeps_on(const pthread_cond_t& cond) const {
         const auto begin = reinterpret_cast<uintptr_t>(&cond);
         const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
@@ -106,7 +107,8 @@ TEST_F(Events, RecordsOfDestroyedCqsAreSkipped) {
     ASSERT_EQ(ibv_destroy_cq(old), 0);
     ibv_cq* cq = make_cq(8, channel);
     rocid.send_comp_event(stale);
-    rocid.send_comp_event({cq->handle, record_of(cq).generation - 1});  // same handle, but an earlier generation
+    // A record with the handle of this CQ, but with an earlier generation.
+    rocid.send_comp_event({cq->handle, record_of(cq).generation - 1});
     rocid.send_comp_event(record_of(cq));
     ibv_cq* which = nullptr;
     void* user = nullptr;
@@ -156,7 +158,7 @@ TEST_F(Events, AsyncEventsNameTheirObjects) {
     send(IBV_EVENT_QP_LAST_WQE_REACHED, qp->handle, rocid.qp(qp->handle).reply.generation);
     send(IBV_EVENT_CQ_ERR, cq->handle, rocid.cq(cq->handle).reply.generation);
     send(IBV_EVENT_SRQ_LIMIT_REACHED, srq->handle, rocid.srq(srq->handle).reply.generation);
-    send(IBV_EVENT_QP_FATAL, 9999, 1);  // event of a QP that does not exist
+    send(IBV_EVENT_QP_FATAL, 9999, 1);  // no QP has the number 9999
     send(IBV_EVENT_PORT_ACTIVE, 1, 0);
     EXPECT_EQ(receive().element.qp, qp);
     EXPECT_EQ(receive().element.cq, cq);
@@ -191,7 +193,7 @@ TEST_F(Events, ArmingCountsUpAndSaysSolicited) {
     EXPECT_EQ(shared->arm, 0u);
     EXPECT_EQ(ibv_req_notify_cq(cq, 0), 0);
     EXPECT_EQ(shared->arm, 2u);
-    shared->fired = 2;  // rocid has sent the event for this value of `arm`
+    shared->fired = 2;  // rocid stores in `fired` the value of `arm` for which it has sent the event
     EXPECT_EQ(ibv_req_notify_cq(cq, 1), 0);
     EXPECT_EQ(shared->arm, 5u);
     EXPECT_EQ(ibv_req_notify_cq(cq, 0), 0);

@@ -1,4 +1,4 @@
-// The extended interfaces: ibv_cq_ex and ibv_qp_ex.
+// Tests of the extended interfaces ibv_cq_ex and ibv_qp_ex.
 #include "rings_fixture.hpp"
 
 namespace roci::test {

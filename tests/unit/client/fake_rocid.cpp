@@ -287,7 +287,7 @@ FakeRocid::Reply FakeRocid::create_channel() {
     close_once(channel_write_);
     int read_end;
     make_pipe(read_end, channel_write_);
-    fcntl(read_end, F_SETFL, O_NONBLOCK);  // the library must clear this flag
+    fcntl(read_end, F_SETFL, O_NONBLOCK);  // the library must clear O_NONBLOCK
     Reply reply{bytes_of(abi::HandleReply{new_handle(), 1}), {read_end}};
     reply.pipe = read_end;
     return reply;

@@ -1,5 +1,5 @@
-// A fake rocid in this process. It answers the requests of the control protocol with few checks, and gives the test access to
-// rocid's side of the rings. The test plays the engine.
+// A fake rocid in the process of the test. It answers the requests of the control protocol with few checks. It gives
+// the test access to rocid's side of the rings, so that the test takes the role of the engines.
 #pragma once
 
 #include <atomic>
@@ -22,7 +22,7 @@ public:
     static constexpr uint32_t kEngines = 2;
     static constexpr uint64_t kDoorbellStride = 16384;
 
-    /// Listens on its own socket and sets ROCI_SOCKET to the socket's path.
+    /// Listens on a new socket and sets ROCI_SOCKET to the path of this socket.
     FakeRocid();
     ~FakeRocid();
 
@@ -30,17 +30,19 @@ public:
     uint32_t abi_min = abi::kAbiVersion, abi_max = abi::kAbiVersion;
     uint32_t lanes = kEngines;
     uint32_t engine_of_next_qp = 1;
-    /// Makes a device page with one snapshot, which devices opened later get.
+    /// Makes a device page with one snapshot. Devices that are opened later get this page.
     void make_device_page(const abi::DeviceSnapshot& now);
-    /// The record of the device, and the owner word. Valid after make_device_page().
+    /// Returns the record of the device in the page. This function and page_owner() are valid after
+    /// make_device_page().
     abi::DeviceRecord& device_record() { return *reinterpret_cast<abi::DeviceRecord*>(device_page_ + kRecordAt); }
     uint32_t& page_owner() { return *reinterpret_cast<uint32_t*>(device_page_ + kOwnerAt); }
-    /// Makes requests of this op fail with this errno and a reason. With errno 0 the requests succeed again.
+    /// Makes requests of this op fail with this errno and a reason. If the errno is 0, the requests succeed again.
     void refuse(abi::Op op, int error);
 
-    // ---- what rocid sees ------------------------------------------------------------------------------------------------
+    // ---- what rocid has received
+    // ------------------------------------------------------------------------------------------
     uint32_t count(abi::Op op) const;
-    /// Returns the body of the last request of that op, as raw bytes.
+    /// Returns the body of the last request of this op as raw bytes.
     std::vector<std::byte> last(abi::Op op) const;
     template <class T>
     T last_as(abi::Op op) const {
@@ -49,7 +51,7 @@ public:
         std::memcpy(&out, bytes.data(), std::min(sizeof out, bytes.size()));
         return out;
     }
-    /// Returns the number of requests with a descriptor, except add_chunk and open_device.
+    /// Returns the number of requests that came with a descriptor, without add_chunk and open_device.
     uint32_t received_fds() const { return received_fds_; }
 
     struct Qp {
@@ -63,7 +65,7 @@ public:
             auto* wqe = reinterpret_cast<abi::SendWqe*>(sq_slots + (index & (reply.sq_depth - 1)) * reply.sq_stride);
             return std::atomic_ref(wqe->phase).load(std::memory_order_acquire) == abi::phase_of(index, reply.sq_depth);
         }
-        /// Returns the number of posted WQEs, from index 0 on.
+        /// Returns the number of posted WQEs. Counts from index 0.
         uint32_t posted_sends() const {
             uint32_t n = 0;
             while (n < reply.sq_depth && posted(n)) ++n;
@@ -87,19 +89,19 @@ public:
     const abi::SendWqe& send_wqe(uint32_t qp_handle, uint32_t index);
     const abi::RecvWqe& recv_wqe(uint32_t qp_handle, uint32_t index);
 
-    /// Writes an entry into a lane, as an engine does.
+    /// Writes an entry into a lane of the CQ, as an engine does.
     void complete(uint32_t cq_handle, uint32_t lane, const abi::Cqe& entry);
     abi::DoorbellPage& doorbells(uint32_t engine) {
         return *reinterpret_cast<abi::DoorbellPage*>(doorbells_ + engine * kDoorbellStride);
     }
     abi::EnginePage& engine_page() { return *engine_page_; }
     bool doorbell_set(uint32_t engine, uint32_t slot) { return (doorbells(engine).words[slot / 64] >> (slot % 64) & 1) != 0; }
-    /// Returns the number of wake-ups since the last call.
+    /// Returns the number of times that the client has woken the engine since the last call.
     uint64_t wakes(uint32_t engine);
 
     void send_comp_event(const abi::CompEventRecord& record);
     void send_async_event(const abi::AsyncEventRecord& record);
-    /// Plays the end of rocid: closes every connection and event pipe.
+    /// Simulates the end of rocid: closes every connection and every event socket.
     void die();
 
 private:
@@ -149,7 +151,7 @@ private:
     int async_write_ = -1;
     int channel_write_ = -1;
     uint32_t next_handle_ = 1;
-    uint32_t next_slot_ = 130;  // beyond the first doorbell words, so that a wrong index is detected
+    uint32_t next_slot_ = 130;  // not in the first doorbell words, so that a wrong index is detected
     std::map<uint32_t, Qp> qps_;
     std::map<uint32_t, Cq> cqs_;
     std::map<uint32_t, Srq> srqs_;

@@ -1,5 +1,5 @@
-// The locks of queues. A lock must exclude other threads, unless the program has declared that it uses the object from one thread
-// at a time (thread domains, IBV_CREATE_CQ_ATTR_SINGLE_THREADED). The lock of such an object must be disabled.
+// Tests of the locks of queues. A lock must exclude other threads. It must be disabled if the program has declared
+// that only one thread at a time uses the object (thread domains, IBV_CREATE_CQ_ATTR_SINGLE_THREADED).
 #include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -16,8 +16,8 @@ namespace {
 thread_local std::atomic<int>* yields = nullptr;
 }
 
-/// Takes the place of the C library's sched_yield(), also for calls from libibverbs. A thread that waits for a Spinlock calls it
-/// after a number of spins.
+/// Replaces the C library's sched_yield(), also for calls from libibverbs. A thread that waits for a Spinlock calls
+/// sched_yield() after a number of spins.
 extern "C" __attribute__((visibility("default"))) int sched_yield() noexcept {
     if (yields != nullptr) ++*yields;
     return int(syscall(SYS_sched_yield));
@@ -26,7 +26,7 @@ extern "C" __attribute__((visibility("default"))) int sched_yield() noexcept {
 namespace roci::test {
 namespace {
 
-/// A call in another thread.
+/// A thread that makes one call.
 class OtherThread {
 public:
     explicit OtherThread(std::function<void()> call)
@@ -37,7 +37,8 @@ public:
               returned_ = true;
           }) {}
     ~OtherThread() { thread_.join(); }
-    /// Returns true if the call returns, and false as soon as it waits for a lock. A poll of an empty CQ may yield once, too.
+    /// Returns true if the call returns, and false as soon as the call waits for a lock. A poll of an empty CQ may
+    /// yield once, so a single yield is no wait.
     bool gets_in() const {
         const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
         while (!returned_ && yields_ < 10) {

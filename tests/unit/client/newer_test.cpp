@@ -1,4 +1,5 @@
-// The functions that rdma-core added after release 44, and the private nodes of its releases.
+// Tests of the functions that rdma-core added after release 44, and of the private version nodes of rdma-core's
+// releases.
 #include "newer.hpp"
 
 #include <dlfcn.h>
@@ -38,7 +39,7 @@ protected:
         a.buf = buf;
         return a;
     }
-    /// Returns the errno of a refused registration, or 0.
+    /// Tries to register memory. Returns 0, or the errno of the refusal.
     int refused(const client::MrInitAttr& a, ibv_pd* by = nullptr) {
         errno = 0;
         ibv_mr* mr = client::reg_mr_ex(by != nullptr ? by : pd, &a);

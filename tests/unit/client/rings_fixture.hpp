@@ -1,4 +1,4 @@
-// A QP and its CQ, with rocid's view of their rings.
+// A fixture with a QP and its CQ. It gives a test rocid's view of the rings of both objects.
 #pragma once
 
 #include "fixture.hpp"

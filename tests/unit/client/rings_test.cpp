@@ -1,4 +1,5 @@
-// Posting: the content of the rings, the cases in which the doorbell rings, and the refused requests.
+// Tests of posting: the content of the rings, the requests that ring the doorbell, and the requests that the library
+// refuses.
 #include "rings_fixture.hpp"
 
 namespace roci::test {
@@ -40,7 +41,7 @@ TEST_F(Rings, InlineDataIsCopiedWhenPosted) {
     EXPECT_EQ(w.inline_length, 17u);
     EXPECT_EQ(std::string(reinterpret_cast<const char*>(&w) + abi::kSendWqeHead, 17),
               std::string("some paylo", 10) + std::string(data + 30, 7));
-    sge[0].length = 65;  // the QP has max_inline_data 64
+    sge[0].length = 65;  // the QP has a max_inline_data of 64
     EXPECT_EQ(post(wr), EINVAL);
     EXPECT_EQ(seen().posted_sends(), 1u);
     wr = send_wr(2);
@@ -85,7 +86,7 @@ TEST_F(Rings, DatagramsCarryTheirAddressHandle) {
     wr.wr.ud.ah = nullptr;
     EXPECT_EQ(post(wr), EINVAL);
     wr = send_wr(1, sge, 1);
-    wr.opcode = IBV_WR_RDMA_WRITE;  // not allowed on a datagram QP
+    wr.opcode = IBV_WR_RDMA_WRITE;  // a UD QP has no RDMA WRITE
     EXPECT_EQ(post(wr), EINVAL);
     EXPECT_EQ(ibv_destroy_ah(ah), 0);
 }
@@ -143,7 +144,7 @@ TEST_F(Rings, ABindTakesTheIndexOfItsWindowAndTheProgramsLowByte) {
     EXPECT_EQ(wqe(0).rkey, index | 0x5a);
     EXPECT_EQ(mine->rkey, index | 0x5a) << "new once the post is accepted";
     EXPECT_EQ(other->rkey, untouched);
-    mine->rkey = 0;  // the program may change the field, so the library must not take the index from it
+    mine->rkey = 0;  // the program may change the field, so the library must not read the index from it
     wr.bind_mw.rkey = 7;
     ASSERT_EQ(post(wr), 0);
     EXPECT_EQ(mine->rkey, index | 7);
@@ -176,7 +177,7 @@ TEST_F(Rings, TheDoorbellRingsOnlyForAnIdleQp) {
 TEST_F(Rings, TheFirstBadRequestIsNamedAndThoseBeforeItArePosted) {
     ibv_send_wr list[4] = {send_wr(0, sge, 1), send_wr(1, sge, 1), send_wr(2, sge, 5), send_wr(3, sge, 1)};
     for (int i = 0; i < 3; ++i) list[i].next = &list[i + 1];
-    EXPECT_EQ(ibv_post_send(qp, list, &bad), EINVAL);  // the third request has five SGEs, but four were granted
+    EXPECT_EQ(ibv_post_send(qp, list, &bad), EINVAL);  // the third request has five SGEs, but the QP has a max_send_sge of four
     EXPECT_EQ(bad, &list[2]);
     EXPECT_EQ(seen().posted_sends(), 2u);
     EXPECT_EQ(wqe(1).wr_id, 1u);
@@ -199,7 +200,8 @@ TEST_F(Rings, AFullQueueIsEnomemAndPollingFreesIt) {
     EXPECT_EQ(ibv_post_send(qp, list, &bad), ENOMEM);
     EXPECT_EQ(bad, &list[4]);
     EXPECT_EQ(seen().posted_sends(), 4u);
-    rocid.complete(cq->handle, 1, entry(qp, abi::kCqeSend, 1, 1));  // frees the slots of index 0 and 1
+    // Completes the requests at index 0 and 1, which frees their slots.
+    rocid.complete(cq->handle, 1, entry(qp, abi::kCqeSend, 1, 1));
     EXPECT_EQ(post(send_wr(5)), ENOMEM) << "not polled yet";
     EXPECT_EQ(poll_one().wr_id, 1u);
     EXPECT_EQ(post(send_wr(5)), 0);

@@ -21,7 +21,7 @@ defaults() { nm -D --defined-only "$1" | awk '$3 ~ /@@/ { print $3 }' | sort; }
 readelf -d "$ours" | grep -q NODELETE || fail "not marked nodelete"
 extra=$(readelf -d "$ours" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p' | grep -v -e '^libc\.so' -e '^ld-linux' -e '^libm\.so' -e '^libpthread\.so' -e '^libdl\.so')
 [ -z "$extra" ] || fail "needs more than the C library: $extra"
-# Both libraries run on glibc 2.31 and newer, so they must not be bound to a newer version.
+# Both libraries must run on glibc 2.31 and newer. So they must not need a symbol version that is newer than 2.31.
 for library in "$ours" ${2:+"$(realpath "$2")"}; do
     newer=$(objdump -T "$library" | awk '/\*UND\*/' | grep -oE 'GLIBC_2\.[0-9]+[^ ]* +.*' | awk -F'[. )]' '$2 > 31')
     [ -z "$newer" ] || fail "$library needs a glibc newer than 2.31: $newer"
@@ -47,7 +47,8 @@ resolve() {
         echo "SKIP $1: not installed"
         return
     fi
-    # Python's extension modules take the interpreter's symbols from the program that loads them.
+    # Extension modules of Python use symbols of the interpreter. The program that loads the modules provides these
+    # symbols.
     problems=$(LD_BIND_NOW=1 LD_LIBRARY_PATH=$folder ldd -r "$1" 2>&1 | grep -E 'undefined symbol|not defined in file|not found' | grep -v -E '(undefined symbol: _?Py)')
     [ -z "$problems" ] || fail "$1: $problems"
     LD_LIBRARY_PATH=$folder ldd "$1" | grep -q "libibverbs.so.1 => $folder" || fail "$1: does not load our library"

@@ -1,4 +1,4 @@
-// Opening an XRC target of another session.
+// Tests of opening an XRC target QP that another session has created.
 #include <fcntl.h>
 
 #include "fixture.hpp"

@@ -1,4 +1,4 @@
-// From REQ to RTU: connections that succeed and connections that fail.
+// Tests of connecting, from REQ to RTU: attempts that succeed and attempts that fail.
 #include "fixture.hpp"
 
 namespace roci::cm {
@@ -75,7 +75,7 @@ TEST(CmConnect, ListenerOfAnotherAddressOrFamilyDoesNotHear) {
     w.settle();
     EXPECT_EQ(w.events_a.at(0).reason, uint16_t(Reason::invalid_service_id));
     l.ipv4 = true;
-    l.port = 0;  // listens on the other device
+    l.port = 0;  // the listener is on the other device
     w.b.listen(l);
     w.a.connect(w.spec(), w.now);
     w.settle();
@@ -116,7 +116,7 @@ TEST(CmConnect, PeerThatNeverAnswers) {
     w.pass(response_time(20) * 2);
     ASSERT_EQ(w.events_a.size(), 1u);
     EXPECT_EQ(w.events_a[0].kind, Kind::unreachable);
-    EXPECT_EQ(w.count(Attribute::req), 1 + 15);  // exactly max_retries repetitions (IBA 12.7.27)
+    EXPECT_EQ(w.count(Attribute::req), 1 + 15);  // the REQ, and exactly max_retries repetitions (IBA 12.7.27)
     EXPECT_EQ(w.a.counters().repeated, 15u);
     EXPECT_EQ(w.a.counters().timeouts, 1u);
     w.a.destroy(id, w.now);
@@ -135,7 +135,7 @@ TEST(CmConnect, SlowProgramSendsMra) {
     EXPECT_EQ(w.a.find(id)->state, State::rep_rcvd);
 }
 
-/// The peer sends MRAs again and again. Nevertheless the connection attempt must end.
+/// The peer sends an MRA after each REQ but never a REP. Nevertheless the connection attempt must end.
 TEST(CmConnect, ProgramThatNeverAnswersIsGivenUpOn) {
     World w;
     w.listen();
@@ -150,8 +150,8 @@ TEST(CmConnect, ProgramThatNeverAnswersIsGivenUpOn) {
     EXPECT_EQ(w.events_b[1].reason, uint16_t(Reason::timeout));
 }
 
-/// fio requests 10 retries and 10 RNR retries. The fields have three bits, so the manager must send 7 (a truncated 10 would be
-/// 2).
+/// fio requests 10 retries and 10 RNR retries. The fields of the REQ have three bits, so the manager must send 7.
+/// Truncation to three bits would give 2.
 TEST(CmConnect, MoreRetriesThanFitAreTheMost) {
     World w;
     w.listen();
@@ -200,7 +200,7 @@ TEST(CmConnect, RepOfAPeerThatGaveUpIsRefused) {
     const uint32_t id = w.a.connect(w.spec(), w.now);
     w.settle();
     w.dropping = [](Attribute, bool from_a) { return from_a; };
-    w.a.destroy(id, w.now);  // sends a REJ, which is lost
+    w.a.destroy(id, w.now);  // sends a REJ, which the network loses
     w.settle();
     w.dropping = nullptr;
     ASSERT_EQ(w.b.accept(w.events_b.at(0).connection, {}, w.now), 0);
@@ -209,8 +209,8 @@ TEST(CmConnect, RepOfAPeerThatGaveUpIsRefused) {
     EXPECT_EQ(w.events_b.back().reason, uint16_t(Reason::invalid_comm_id));
 }
 
-// A REP arrives after the connection attempt has timed out. The manager must reply with a REJ, because the peer does not know of
-// the timeout. The program must get no further event.
+// A REP arrives after the connection attempt has timed out. The peer has not detected the timeout, so the manager
+// must reply with a REJ. The program must get no further event.
 TEST(CmConnect, RepAfterTheTimeoutIsRefused) {
     World w;
     w.listen();

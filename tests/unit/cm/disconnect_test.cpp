@@ -1,4 +1,4 @@
-// DREQ, DREP, the time wait state, and connections that one end no longer knows.
+// Tests of DREQ, DREP and the time wait state, and of connections that only one end still has.
 #include "fixture.hpp"
 
 namespace roci::cm {
@@ -64,7 +64,7 @@ TEST(CmDisconnect, StaleConnectionIsCleared) {
     World w;
     const auto [a, b] = w.connected();
     (void)a;
-    // The peer has lost its state and connects its QP again, with a new communication ID.
+    // The peer has lost the state of the connection. It connects the same QP again, with a new communication ID.
     ConnectSpec again = w.spec();
     w.a.connect(again, w.now);
     w.dropping = [](Attribute attribute, bool from_a) { return attribute == Attribute::dreq && !from_a; };

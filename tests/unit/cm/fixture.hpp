@@ -1,4 +1,5 @@
-// Two communication managers over a seeded lossy network in virtual time.
+// Two communication managers over a network in virtual time. The network loses and duplicates messages at random,
+// with a seed.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -58,7 +59,7 @@ struct World {
         b.listen(l);
     }
 
-    /// Delivers or loses all messages, also those sent in reply, until no message is left.
+    /// Delivers or loses all messages, including replies, until no message is left.
     void settle() {
         for (bool moved = true; moved;) {
             moved = false;
@@ -106,7 +107,7 @@ struct World {
         }
         now = end;
     }
-    /// Connects both ends and returns their ids.
+    /// Connects the two managers and returns the ids of both ends of the connection.
     std::pair<uint32_t, uint32_t> connected() {
         listen();
         const uint32_t id = a.connect(spec(), now);

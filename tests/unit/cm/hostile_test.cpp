@@ -1,4 +1,5 @@
-// Faulty messages of a peer and faulty calls of an owner must not change other connections and must use bounded memory.
+// Tests with faulty messages of a peer and faulty calls of an owner. They must not change other connections and must
+// use bounded memory.
 #include "fixture.hpp"
 
 namespace roci::cm {
@@ -8,7 +9,8 @@ TEST(CmHostile, ReplayedAndForgedMessagesChangeNothing) {
     World w;
     const auto [a, b] = w.connected();
     const uint32_t remote_of_b = w.b.find(b)->remote_id;
-    // Forged messages: from another address, with another ID, with another QPN.
+    // Three messages are forged: the first comes from another address, the second has a wrong ID, and the third has a wrong QPN.
+    // The RTU is a repetition.
     Dreq dreq;
     dreq.local_comm_id = remote_of_b;
     dreq.remote_comm_id = b;
@@ -54,7 +56,7 @@ TEST(CmHostile, FloodOfRequestsIsBounded) {
     }
     EXPECT_EQ(w.b.connections(), 64u);
     EXPECT_EQ(w.b.counters().refused_full, 10000u - 64u);
-    // The owner destroys the connections. Then a new REQ must be accepted again.
+    // The owner destroys its connections. After that, the manager must accept a new REQ.
     Event e;
     while (w.b.next_event(e)) w.b.destroy(e.connection, w.now);
     req.local_comm_id = req.qpn = 20000;

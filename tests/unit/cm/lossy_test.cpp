@@ -1,4 +1,4 @@
-// A network that loses and duplicates messages.
+// Tests of connection management over a network that loses and duplicates messages.
 #include "fixture.hpp"
 
 namespace roci::cm {
@@ -37,8 +37,8 @@ TEST(CmLossy, ServiceIdResolution) {
     EXPECT_EQ(w.events_a.back().reason, uint16_t(SidrStatus::invalid_service_id));
 }
 
-/// Connects and disconnects many times over a network that loses and duplicates messages. Each end must get each event once and
-/// in order, and no object may be left.
+/// Connects and disconnects many times. Each end must get each event once and in the right order. At the end no
+/// object may be left.
 class Lossy : public testing::TestWithParam<std::pair<int, double>> {};
 
 TEST_P(Lossy, EveryConnectionComesAndGoes) {
@@ -49,7 +49,7 @@ TEST_P(Lossy, EveryConnectionComesAndGoes) {
     std::map<uint32_t, std::vector<Kind>> seen_a, seen_b;
     w.on_event = [&](bool at_a, const Event& e) {
         const Kind kind =
-            e.kind == Kind::gone ? Kind::disconnected : e.kind;  // a peer that does not respond counts as disconnected
+            e.kind == Kind::gone ? Kind::disconnected : e.kind;  // `gone` (the peer does not respond) counts as disconnected
         (at_a ? seen_a : seen_b)[e.connection].push_back(kind);
         if (e.kind == Kind::connect_request) {
             AcceptSpec s;

@@ -1,4 +1,5 @@
-// CM messages compared with those of Linux's CM. Decoding and then encoding a message must give the same bytes.
+// Tests of CM messages. They compare messages with those of Linux's CM. A message that is decoded and encoded again
+// must have the same bytes.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -132,12 +133,13 @@ TEST(CmMad, FieldsOfTheAnswers) {
     const SidrRep answer = decode<SidrRep>(all[11].mad);
     EXPECT_EQ(answer.status, SidrStatus::valid);
     EXPECT_EQ(answer.request_id, sidr.request_id);
-    EXPECT_EQ(answer.qkey, 0x01234567u);  // the Q_Key that rdma_cm gives to every UDP port
+    EXPECT_EQ(answer.qkey, 0x01234567u);  // rdma_cm uses this Q_Key for every UDP port
     EXPECT_NE(answer.qpn, 0u);
 }
 
 TEST(CmMad, FieldsDoNotOverlap) {
-    // Setting one field to its largest value must not change other fields. MRA and REJ have the narrow fields.
+    // If one field has its largest value, the other fields must keep their values. MRA and REJ have the narrowest
+    // fields.
     Mra mra;
     mra.message = Answered::other;
     mra.service_timeout = 31;

@@ -1,4 +1,4 @@
-// The arena's blocks, the number pool and the token bucket.
+// Tests of the arena and its blocks, of the number pool, and of the token bucket.
 #include "host/arena.hpp"
 
 #include <random>
@@ -15,7 +15,7 @@ constexpr uint64_t kMiB = uint64_t{1} << 20;
 
 struct ArenaTest : ::testing::Test {
     MemoryPlatform platform;
-    /// Allocates a block. If the arena wants a chunk, adds the chunk as a client does and allocates again.
+    /// Allocates a block. If the arena needs another chunk, adds the chunk as a client does and allocates again.
     Outcome allocate(Arena& a, uint64_t length, ArenaBlock& b) {
         Outcome o = a.allocate(length, b);
         if (o.wanted_chunk == 0) return o;
@@ -49,14 +49,14 @@ TEST_F(ArenaTest, BlocksAreZeroedAlignedAndApart) {
             live.push_back(std::move(b));
         } else {
             const size_t which = random() % live.size();
-            std::memset(live[which].base(), 0, 64);  // writes only to the block's own bytes
+            std::memset(live[which].base(), 0, 64);  // no store may go beyond the block
             std::memset(live[which].base(), 0x77, live[which].where().length);
             std::swap(live[which], live.back());
             live.pop_back();
         }
     }
     live.clear();
-    // The free blocks must be merged, so that a block as large as the largest chunk can be allocated.
+    // All free blocks must be merged, so that a block as large as the largest chunk can be allocated.
     const size_t chunks = arena.chunks();
     const uint64_t bytes = arena.bytes();
     uint64_t largest = 0;

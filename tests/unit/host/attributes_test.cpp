@@ -1,4 +1,4 @@
-// The attribute rules of ibv_modify_qp(3).
+// Tests of the rules for attributes in ibv_modify_qp(3).
 #include "qp/attributes.hpp"
 
 #include <gtest/gtest.h>
@@ -34,10 +34,10 @@ struct Required {
     State from, to;
     uint32_t mask;  // without IBV_QP_STATE
 };
-// The required attributes, from the tables of ibv_modify_qp(3) and for XRC from those of the kernel.
+// The required attributes. They come from the tables of ibv_modify_qp(3), and for XRC from the tables of the kernel.
 constexpr uint32_t kInit = IBV_QP_PKEY_INDEX | IBV_QP_PORT;
 constexpr uint32_t kConnect = IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
-/// Checks a transition. Returns 0 or EINVAL. Sets `why` to the text of the error.
+/// Checks a transition. Returns 0 or EINVAL. Sets `why` to the text of the refusal.
 int check_modify(Type type, State from, State to, uint32_t mask, std::string& why) {
     Change change;
     change.mask = mask;

@@ -1,4 +1,4 @@
-// Two sessions of a conductor that use rdma_cm. The test passes the MADs between two devices.
+// Two sessions of a conductor that use rdma_cm. The test carries the MADs between the two devices.
 #pragma once
 
 #include <cstring>
@@ -53,7 +53,7 @@ protected:
     }
     bool no_event(uint32_t s, uint32_t ch) { return tell(s, Op::cm_get_event, ch) == EAGAIN; }
 
-    /// Passes MADs between the devices until there are none.
+    /// Delivers MADs from each device to the other until none are left.
     void carry() {
         while (!port.mads.empty()) {
             const auto mads = std::exchange(port.mads, {});
@@ -70,7 +70,7 @@ protected:
             conductor.service(++now);
         }
     }
-    /// Returns an id of `session` at 10.0.0.1 whose route to 10.0.0.2:`to_port` is resolved.
+    /// Returns an id of `session`. The id has the address 10.0.0.1 and a resolved route to 10.0.0.2:`to_port`.
     uint32_t resolved(uint16_t to_port, uint32_t space = kTcp) {
         const uint32_t id = make_id(session, channel, space);
         abi::CmResolveRequest r{};

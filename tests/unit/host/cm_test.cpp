@@ -1,4 +1,4 @@
-// rdma_cm in the conductor: ids, addresses, ports, events.
+// Tests of rdma_cm in the conductor: ids, addresses, ports, connections, multicast groups and events.
 #include <map>
 #include <nlohmann/json.hpp>
 #include <random>
@@ -95,8 +95,8 @@ TEST_F(CmTest, PortsAreGivenOnceAndComeBackAtOnce) {
     EXPECT_EQ(bind(peer, make_id(peer, peer_channel), address(kGid4, 7000)), 0) << "the program that had it is gone";
 }
 
-// If no device has a kernel interface, 127.0.0.1 is treated as the first device's address. So a program can give its listening
-// address to a peer.
+// If no device has a kernel interface, the conductor treats 127.0.0.1 as the address of the first device. So a
+// program that listens on 127.0.0.1 can send its address to a peer.
 TEST_F(CmTest, LoopbackAddressIsTheFirstDevices) {
     constexpr uint8_t kLoopback[4] = {127, 0, 0, 1};
     const uint32_t id = make_id(session, channel);
@@ -171,7 +171,7 @@ TEST_F(CmTest, BacklogBoundsWhatWaits) {
         carry();
     }
     EXPECT_EQ(event(session, channel, CmEventType::rejected).status, int32_t(cm::Reason::consumer));
-    event(peer, peer_channel, CmEventType::connect_request);  // takes a request from the full backlog
+    event(peer, peer_channel, CmEventType::connect_request);  // removes one request from the full backlog
     EXPECT_EQ(call(Op::cm_connect, with(resolved(7174), 200, "")).error, 0);
     carry();
     EXPECT_EQ(tell(peer, Op::cm_destroy_id, listener), 0);
@@ -232,7 +232,8 @@ TEST_F(CmTest, EventsMoveWithTheirId) {
     event(peer, other, CmEventType::disconnected);
 }
 
-// A program may migrate a listener before it has fetched a request. The new id then belongs to the listener's new channel.
+// A program may migrate a listener before it has fetched a connection request. The id of this request must then use
+// the listener's new channel.
 TEST_F(CmTest, RequestsMoveWithTheirListener) {
     const uint32_t listener = listening(7174);
     ASSERT_EQ(call(Op::cm_connect, with(resolved(7174), 0x21, "")).error, 0);
@@ -240,7 +241,7 @@ TEST_F(CmTest, RequestsMoveWithTheirListener) {
     const uint32_t left = resolved(7174);
     ASSERT_EQ(call(Op::cm_connect, with(left, 0x22, "")).error, 0);
     carry();
-    EXPECT_EQ(tell(session, Op::cm_destroy_id, left), 0);  // the request that nobody has fetched gets an event of its own
+    EXPECT_EQ(tell(session, Op::cm_destroy_id, left), 0);  // this request is not fetched yet; its end gets a separate event
     carry();
     const uint32_t other = open_channel(peer);
     EXPECT_EQ(call_as(peer, Op::cm_migrate, abi::CmMigrateRequest{listener, other}).error, 0);
@@ -255,7 +256,7 @@ TEST_F(CmTest, RequestsMoveWithTheirListener) {
     EXPECT_EQ(tell(peer, Op::cm_close_channel, other), 0);
 }
 
-/// Tests of multicast groups. The groups end with their id, as in the kernel.
+/// Tests of multicast groups. A group ends with the id that has joined it, as in the kernel.
 class CmGroups : public CmTest {
 protected:
     abi::HandleReply joined(uint32_t id) {
@@ -289,7 +290,8 @@ TEST_F(CmGroups, EndWithTheirId) {
     EXPECT_EQ(groups(), 0u);
 }
 
-// A group may get the handle of a group whose id was destroyed while its event waited.
+// The test destroys an id whose group has an unfetched event. A later group may get the handle of the destroyed
+// group.
 TEST_F(CmGroups, LeavingAGroupKeepsTheNumberOfWaitingEvents) {
     const uint32_t first = bound();
     const uint32_t stale = joined(first).handle;
@@ -309,8 +311,9 @@ TEST_F(CmGroups, LeavingAGroupKeepsTheNumberOfWaitingEvents) {
     EXPECT_EQ(resolved.error, 0) << resolved.reason;
 }
 
-// Events of destroyed ids must not be delivered, not even to a new id with the same handle. If few events of the queue are of
-// destroyed ids, rocid skips these events. If most are of destroyed ids, rocid removes these events.
+// Events of destroyed ids must not be delivered, even if a new id has the same handle. If few events in the queue
+// belong to destroyed ids, rocid skips these events when the program fetches events. If most of them do, rocid
+// removes them.
 TEST_F(CmTest, EventsEndWithTheirId) {
     constexpr uint32_t kIds = 200;
     for (const uint32_t ending : {90u, 150u}) {
@@ -377,8 +380,9 @@ TEST_F(CmTest, WaitingEventsOfASessionAreLimited) {
     EXPECT_EQ(write(make_id(session, channel)), 0);
 }
 
-/// Requests with arbitrary bodies are executed or refused with a reason (send_once() checks the replies). No request closes a
-/// session. The sessions leave nothing behind, and other sessions connect as before.
+/// The conductor must execute a request with random content, or refuse it with a reason (send_once() checks the
+/// replies). No request may close a session. The sessions must leave no objects behind, and other sessions must still
+/// be able to connect.
 TEST_F(CmTest, AnyBytesAreHarmless) {
     connected(7174);
     std::mt19937 rng(7);
@@ -400,7 +404,7 @@ TEST_F(CmTest, AnyBytesAreHarmless) {
         EXPECT_GT(refused[op], 0u) << abi::op_name(op);
 
     for (const uint32_t s : {session, peer}) conductor.close_session(s);
-    for (int i = 0; i < 600; ++i) {  // until the last retry and the last timewait have ended
+    for (int i = 0; i < 600; ++i) {  // until the last retry and the last time wait have ended
         carry();
         conductor.service(now += Nanos{1'000'000'000});
     }

@@ -1,10 +1,10 @@
-// The text of `roci why --cm`, and the journals of rdma_cm ids behind it.
+// Tests of the text of `roci why --cm` and of the journals of rdma_cm ids from which the text is made.
 #include "cm_fixture.hpp"
 
 namespace roci::host::test {
 namespace {
 
-/// Tests of the text that `roci why --cm` prints for a session.
+/// A fixture that reads the text of `roci why --cm` for a session.
 class CmWhyTest : public CmTest {
 protected:
     std::string why(uint32_t s) {
@@ -28,7 +28,7 @@ TEST_F(CmWhyTest, NobodyListensAlsoOfAnIdThatIsGone) {
     expect_said({": destroyed", "cause: nobody listens on that port at the peer"});
 }
 
-/// If there are many ids, the text describes only the newest.
+/// If there are many ids, the text describes only the newest ids.
 TEST_F(CmWhyTest, OfManyIdsTheNewestAreTold) {
     constexpr uint32_t kIds = 1000;
     constexpr uint8_t kNowhere[4] = {10, 9, 9, 9};

@@ -1,5 +1,5 @@
-// XRC domains, memory windows, device memory, null MRs and multicast groups: sharing, refusal of busy objects, wrong handles, the
-// end of a session.
+// Tests of XRC domains, memory windows, device memory, null MRs and multicast groups: sharing between sessions,
+// refused destruction of objects in use, wrong handles, and the end of a session.
 #include <fcntl.h>
 
 #include "fixture.hpp"
@@ -70,7 +70,7 @@ TEST_F(CompleteVerbs, WhatIsInAnXrcDomainKeepsItAndItsCq) {
     EXPECT_EQ(on(Op::close_xrcd, xrcd).error, ENOENT);
 }
 
-/// One session creates an XRC target. Another session opens the target by its QP number.
+/// One session has created an XRC target QP. Another session opens this QP by its number.
 class OpenedTarget : public CompleteVerbs {
 protected:
     void SetUp() override {
@@ -252,7 +252,7 @@ TEST_F(CompleteVerbs, ASessionThatEndsLeavesNothing) {
     ASSERT_EQ(call(Op::alloc_dm, abi::AllocDmRequest{4096, 0, 0}).error, 0);
     ASSERT_EQ(on(Op::alloc_null_mr, pd()).error, 0);
     ASSERT_EQ(call(Op::attach_mcast, group(qp(IBV_QPT_UD).handle)).error, 0);
-}  // TearDown checks for leaks
+}  // TearDown() checks that no object is left
 
 }  // namespace
 }  // namespace roci::host::test

@@ -1,4 +1,4 @@
-// The conductor with real engines: their interaction, and a hostile client with random requests.
+// Tests of the conductor with real engines, and a test with hostile clients that send random requests.
 #include "engine/engine.hpp"
 
 #include <random>
@@ -39,7 +39,7 @@ struct Engines : engine::CommandPort {
         for (uint32_t e = 0; e < 2; ++e) {
             engine::Config config;
             config.index = e;
-            config.event_ring = 16;  // small, so that events wait
+            config.event_ring = 16;  // small, so that events wait inside the engines
             ports[e] = {&sinks[e * 2], &sinks[e * 2 + 1]};
             engine[e] = std::make_unique<engine::Engine>(config, shared, ports[e]);
         }
@@ -137,7 +137,7 @@ TEST_F(EnginesTest, AResizedCqKeepsItsEntriesInOrder) {
     map(made);
     for (uint64_t id : {1, 2, 3, 4, 5}) EXPECT_EQ(push(0, id), rings::PushResult::ok);
     for (uint64_t id : {101, 102, 103}) EXPECT_EQ(push(1, id), rings::PushResult::ok);
-    for (int i = 0; i < 2; ++i) client.peek(), client.pop();  // lane 0: entries 1 and 2 are polled
+    for (int i = 0; i < 2; ++i) client.peek(), client.pop();  // the client polls entries 1 and 2 of lane 0
     client.arm(false);
     const uint32_t armed = client.shared->arm;
 
@@ -179,7 +179,8 @@ TEST_F(EnginesTest, ACqThatWaitsForTheEventRingCanGo) {
     open();
     const uint32_t channel = call(Op::create_channel, abi::HandleRequest{}).as<abi::HandleReply>().handle;
     const uint32_t pd = call(Op::alloc_pd, abi::HandleRequest{}).as<abi::HandleReply>().handle;
-    // More armed CQs have flushed work than the event ring holds. The other events wait inside the engines.
+    // More armed CQs get flushed work requests than the event ring can hold. The other events wait inside the
+    // engines.
     for (int i = 0; i < 100; ++i) {
         const auto cq = call(Op::create_cq, abi::CreateCqRequest{4, channel, 0, 0}).as<abi::CreateCqReply>();
         reinterpret_cast<abi::CqShared*>(chunks.at(cq.where.chunk) + cq.where.offset)->arm = 2;
@@ -197,12 +198,12 @@ TEST_F(EnginesTest, ACqThatWaitsForTheEventRingCanGo) {
     EXPECT_TRUE(platform.clean());
     engines.poll(3);
     engines.drain_events();
-    engines.poll(3);  // the address sanitizer detects an engine's access to a freed CQ
+    engines.poll(3);  // if an engine accesses a freed CQ, the address sanitizer reports the access
 }
 
 // ---- random requests ----------------------------------------------------------------------------------------------
 
-/// Creates nearly valid messages and corrupts some of them.
+/// Creates messages that are nearly valid and corrupts some of them.
 class Attacker {
 public:
     explicit Attacker(uint32_t seed) : random_(seed) {}
@@ -210,7 +211,7 @@ public:
     bool chance(uint32_t one_in) { return below(one_in) == 0; }
 
     std::vector<std::byte> message() {
-        // Operations that change the most state are the most frequent.
+        // The list contains the operations that change the most state, some of them several times.
         static constexpr Op often[] = {Op::alloc_pd,  Op::create_cq,  Op::create_cq, Op::create_qp,  Op::create_qp, Op::modify_qp,
                                        Op::modify_qp, Op::modify_qp,  Op::modify_qp, Op::add_region, Op::reg_mr,    Op::reg_mr,
                                        Op::rereg_mr,  Op::create_srq, Op::create_ah, Op::resize_cq};
@@ -230,7 +231,7 @@ public:
         return out;
     }
 
-    /// Remembers the handles of created objects, so that later requests use them.
+    /// Stores the handles of created objects, so that later requests use these handles.
     void learn(const std::vector<std::byte>& message, const Result& r) {
         Op op;
         if (r.error != 0 || r.body.size() < 4 || message.size() < sizeof op) return;
@@ -246,7 +247,7 @@ private:
         if (list.empty() || chance(15)) return chance(3) ? abi::kNoHandle : chance(3) ? uint32_t(random_()) : below(12);
         return list[below(uint32_t(list.size()))];
     }
-    /// Returns the operation that creates the kind of handle that `op` uses.
+    /// Returns the operation that creates the handles that `op` uses.
     static Op maker_of(Op op) {
         switch (op) {
             case Op::dealloc_pd:
@@ -381,8 +382,8 @@ private:
     std::map<Op, std::vector<uint32_t>> made_;  ///< handles by the operation that created them
 };
 
-/// Runs the conductor and engines with several clients, which send random requests, write random data into their rings, and
-/// disconnect.
+/// Runs the conductor and the engines with several clients. The clients send random requests, write random data into
+/// their rings, and disconnect.
 class HostileTest : public EnginesTest, public ::testing::WithParamInterface<uint32_t> {
 protected:
     void scribble(Attacker& dice) {

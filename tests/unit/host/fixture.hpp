@@ -1,5 +1,6 @@
-// A conductor without an operating system: memory instead of memfds, numbers instead of descriptors, and engines that record
-// commands. The fixture counts all resources of the conductor, so that a test can check for leaks.
+// A conductor without an operating system. It uses heap memory instead of memfds, plain numbers instead of
+// descriptors, and engines that only record commands. The fixture counts all resources of the conductor, so that a
+// test can detect leaks.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -39,7 +40,7 @@ public:
         by_fd[next_fd] = base;
         return {base, length, next_fd++};
     }
-    /// Returns the block that a client has made by make_memory().
+    /// Returns the block that make_memory() has made for this descriptor.
     SharedMemory map_chunk(int fd, uint64_t length, std::string& why) override {
         const auto it = by_fd.find(fd);
         if (it == by_fd.end() || memory.at(it->second) != length) {
@@ -69,7 +70,8 @@ public:
             return nullptr;
         }
         auto region = std::make_unique<mem::MappedRegion>();
-        // The conductor never accesses the memory of a region. Without engines the base is only a number that differs per region.
+        // The conductor never accesses the memory of a region. If no engine runs, the base is only a number that
+        // differs per region.
         region->base = backed ? new std::byte[length]{} : reinterpret_cast<std::byte*>(next_base);
         next_base += (length + 0xfff) / 0x1000 * 0x1000 + 0x1000;
         region->length = length;
@@ -82,7 +84,7 @@ public:
         if (backed) delete[] r.base;
     }
     void close_fd(int fd) override { EXPECT_TRUE(taken.insert(fd).second) << "closed twice"; }
-    /// Descriptors with the same last three digits refer to the same file.
+    /// Two descriptors with the same last three digits identify the same file.
     bool identify_file(int fd, FileIdentity& out) override {
         out = {1, uint64_t(fd) % 1000};
         return true;
@@ -154,7 +156,7 @@ public:
     uintptr_t next_base = 0x100000000;
     static constexpr uint64_t kLargestBacked = 1 << 20;
     bool backed = false;   ///< true: regions are real memory, for engines that access it
-    int refuse_group = 0;  // errno
+    int refuse_group = 0;  // errno with which follow_group() fails, or 0
     bool short_of_memory = false, refuse_memory = false, refuse_map = false, refuse_fds = false, allow_process = true;
 };
 
@@ -163,7 +165,7 @@ enum class Kind : size_t { fence = std::variant_size_v<engine::Command> };
 template <class Operation>
 inline constexpr Kind kind_of = Kind(engine::Command(static_cast<Operation*>(nullptr)).index());
 
-/// Engines that record commands and imitate the effects that tests need.
+/// Engines that only record commands, and imitate those effects of commands that tests need.
 class RecordingPort : public engine::CommandPort {
 public:
     struct Record {
@@ -206,10 +208,10 @@ public:
     qp::Change last_change;
     size_t changes = 0;  ///< number of executed changes
     uint32_t limit = 0;
-    qp::Counters counters{};  ///< counters of each QP
+    qp::Counters counters{};  ///< the counters that a query of any QP returns
     Kind refuse = Kind::fence;
     uint32_t refuse_engine = ~0u;
-    int refuse_times = -1;  ///< number of commands to refuse; below 0: all
+    int refuse_times = -1;  ///< number of commands to refuse; a negative number: all
     int refuse_error = EINVAL;
 
 private:
@@ -272,7 +274,7 @@ struct Result {
     std::vector<int> fds;
     uint32_t cookie = 0;
     uint64_t wanted_chunk = 0;
-    std::vector<std::byte*> chunks;  ///< bases of the chunks that were added for the request
+    std::vector<std::byte*> chunks;  ///< bases of the chunks that the client added for this request
     uint32_t last_chunk = 0;         ///< number of the last added chunk
     bool closed = false;
 
@@ -291,7 +293,7 @@ std::vector<std::byte> bytes_of(const T& t) {
     return {p, p + sizeof t};
 }
 
-/// Sends a packet, and parses and checks the reply.
+/// Sends a packet. Parses and checks the reply.
 inline Result send_once(Conductor& conductor, uint32_t session, const std::vector<std::byte>& packet,
                         const std::vector<int>& fds = {}) {
     Result r;
@@ -321,7 +323,8 @@ inline std::vector<std::byte> packet(abi::Op op, const std::vector<std::byte>& b
     return p;
 }
 
-/// Sends a packet, and adds the chunks that the conductor wants for the request, as a client does.
+/// Sends a packet. If the conductor needs chunks for the request, adds the chunks as a client does and sends the
+/// packet again.
 inline Result send(Conductor& conductor, uint32_t session, const std::vector<std::byte>& bytes,
                    const std::vector<int>& fds = {}) {
     std::vector<std::byte*> chunks;

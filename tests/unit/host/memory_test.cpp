@@ -1,4 +1,4 @@
-// PDs, regions, MRs and address handles.
+// Tests of PDs, regions, MRs and address handles.
 #include "fixture.hpp"
 #include "host/paths/resolve.hpp"
 
@@ -303,7 +303,7 @@ TEST(UdpSourcePort, IsInTheDynamicRangeAndEqualOnBothEnds) {
             EXPECT_EQ(sport, paths::udp_source_port(0, {b, a}));
         }
     }
-    // 0x11 * 0x12 = 0x132 fits into the port's bits without folding.
+    // The product 0x11 * 0x12 = 0x132 fits into the variable bits of the port, so it is not folded.
     EXPECT_EQ(paths::udp_source_port(0, {0x11, 0x12}), 0xc132);
     EXPECT_EQ(paths::udp_source_port(0x5, {0x11, 0x12}), 0xc005) << "the program's flow label wins";
     EXPECT_EQ(paths::udp_source_port(0xfc000, {}), 0xc03f);

@@ -1,4 +1,4 @@
-// modify_qp and query_qp: rules, values, paths, and stored attributes.
+// Tests of modify_qp and query_qp: the rules, the values, the paths, and the stored attributes.
 #include <array>
 
 #include "fixture.hpp"
@@ -46,7 +46,7 @@ TEST_F(ModifyTest, TheEngineGetsThePath) {
     const qp::Change& c = port.last_change;
     EXPECT_EQ(c.attr.qp_state, uint32_t(IBV_QPS_RTR));
     EXPECT_EQ(c.attr.rq_psn, 7u) << "24 bits";
-    const uint64_t product = uint64_t{q.qpn} * 0x55;  // below 2^14, so nothing is folded
+    const uint64_t product = uint64_t{q.qpn} * 0x55;  // the product must be below 2^14, so that it is not folded
     ASSERT_LT(product, 1u << 14);
     const wire::PathTemplate expected = wire::make_path({.source_mac = {{2, 0, 0, 0, 0, 1}},
                                                          .dest_mac = {{2, 0, 0, 0, 0, 2}},
@@ -136,7 +136,7 @@ TEST_F(ModifyTest, AttributeRulesAndValuesAreChecked) {
 TEST_F(ModifyTest, TheEnginesOwnChangesOfStateCount) {
     const auto q = qp();
     ASSERT_EQ(modify(q.handle, to_init().mask, to_init().attr).error, 0);
-    for (auto& [which, state] : port.state) state = qp::State::err;  // as after a fault on the wire
+    for (auto& [which, state] : port.state) state = qp::State::err;  // as after a fatal error of a packet
     EXPECT_EQ(modify(q.handle, to_rtr().mask, to_rtr().attr).error, EINVAL);
     EXPECT_EQ(on(Op::query_qp, q.handle).as<abi::QueryQpReply>().attr.qp_state, uint32_t(IBV_QPS_ERR));
     EXPECT_EQ(modify(q.handle, IBV_QP_STATE, {.qp_state = IBV_QPS_RESET}).error, 0);
@@ -154,7 +154,7 @@ TEST_F(ModifyTest, AnOrdinaryStepIsOneCommand) {
 TEST_F(ModifyTest, AnIllegalStepIsRefusedAsSuchWhateverItsValues) {
     const auto q = qp();
     Step rtr = to_rtr();
-    rtr.attr.ah.dgid.raw[12] = 11;  // unreachable
+    rtr.attr.ah.dgid.raw[12] = 11;  // no route to this address
     EXPECT_TRUE(modify(q.handle, rtr.mask, rtr.attr).says("not a legal transition"));
     rtr.attr.path_mtu = 9;
     EXPECT_TRUE(modify(q.handle, rtr.mask, rtr.attr).says("not a legal transition"));

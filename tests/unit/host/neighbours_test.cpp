@@ -1,4 +1,5 @@
-// Requests that need an unknown MAC, changes of addresses, and the replies of a port without a kernel interface.
+// Tests of requests that need an unknown MAC address, of changed addresses, and of the replies that rocid sends on a
+// port without a kernel interface.
 #include "abi/cm_control.hpp"
 #include "fixture.hpp"
 #include "host/rdma_cm/service.hpp"
@@ -30,7 +31,7 @@ protected:
         announced = port.frames;
         port.frames.clear();
     }
-    /// Sends the request. Returns true if its reply is deferred.
+    /// Sends the request. Returns true if the conductor defers the reply.
     bool waits(Op op, const auto& body) {
         bool close = false;
         return conductor.handle(session, packet(op, bytes_of(body)), {}, close).deferred;

@@ -1,4 +1,4 @@
-// Tests which elements Newest keeps, in which order, and how many elements exist at a time.
+// Tests of Newest: which elements it keeps, their order, and how many elements exist at the same time.
 #include "host/newest.hpp"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@ namespace {
 constexpr size_t kFew = 64;
 constexpr uint32_t kMany = 65'536;
 
-/// Counts the existing objects (`alive`) and the most that have existed at the same time (`most`).
+/// Counts the existing objects (`alive`) and the largest number that existed at the same time (`most`).
 struct Counted {
     static inline size_t alive = 0, most = 0;
     uint32_t number = 0;

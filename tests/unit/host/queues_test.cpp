@@ -1,4 +1,4 @@
-// Channels, CQs, SRQs, QPs: granted capabilities, refusals, busy objects.
+// Tests of channels, CQs, SRQs and QPs: granted capabilities, refused requests, and objects in use.
 #include "fixture.hpp"
 #include "host/arena.hpp"
 
@@ -69,7 +69,7 @@ TEST_F(QueuesTest, TheClientMakesTheChunksThatRequestsNeed) {
     EXPECT_EQ(first.last_chunk, 0u);
     EXPECT_TRUE(first.fds.empty());
     EXPECT_EQ(make_cq(4).chunks.size(), 0u);
-    const Result big = make_cq(4096);  // 2 lanes of 256 KiB each need another chunk
+    const Result big = make_cq(4096);  // the two lanes of 256 KiB each need another chunk
     EXPECT_EQ(big.chunks.size(), 1u);
     EXPECT_EQ(big.last_chunk, 1u);
     EXPECT_EQ(big.as<abi::CreateCqReply>().where.chunk, 1u);
@@ -111,7 +111,7 @@ TEST_F(QueuesTest, AFailedRequestKeepsTheChunkForTheNext) {
     const uint32_t p = pd(), q = cq();
     auto want = qp_request(p, q);
     want.cap.max_send_wr = 1024;
-    want.cap.max_send_sge = 30;  // half a MiB needs a new chunk
+    want.cap.max_send_sge = 30;  // the send queue of half a MiB needs another chunk
     const auto before = conductor.totals().arena_bytes;
     port.refuse = kind_of<engine::AddQp>;
     for (const uint32_t e : {0u, 1u}) {
@@ -432,7 +432,8 @@ TEST_F(QueuesTest, AHundredThousandCreationsDoNotGrowAnything) {
     const auto memory = platform.memory.size();
     constexpr Nanos kSecond = 1'000'000'000;
     for (int i = 0; i < 100'000; ++i) {
-        if (i % 10'000 == 0) conductor.service(Nanos(i + 1) * kSecond);  // below the limit of control operations per second
+        // Keeps the rate below the limit of control operations per second.
+        if (i % 10'000 == 0) conductor.service(Nanos(i + 1) * kSecond);
         port.log.clear();
         auto want = qp_request(p, c);
         want.cap.max_send_wr = 1 + uint32_t(i) % 64;

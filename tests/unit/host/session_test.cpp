@@ -1,4 +1,4 @@
-// Connections, devices, the format of messages, and the end of a session.
+// Tests of sessions, opened devices, the format of messages, the status, and the end of a session.
 #include <nlohmann/json.hpp>
 
 #include "fixture.hpp"
@@ -94,9 +94,9 @@ TEST_F(SessionTest, OpenDeviceHandsOverItsDescriptorsInOrder) {
     const int first = platform.next_fd;
     const Result r = call_as(s, Op::open_device, abi::OpenDeviceRequest{0, 0});
     ASSERT_EQ(r.error, 0);
-    ASSERT_EQ(r.fds.size(), 5u);  // async socket, engine page, doorbells, two wake eventfds
+    ASSERT_EQ(r.fds.size(), 5u);  // the async socket, the engine page, the doorbells, two wake eventfds
     EXPECT_EQ(r.fds[1], 7);
-    EXPECT_EQ(r.fds[2], first);  // the doorbells were created first
+    EXPECT_EQ(r.fds[2], first);  // the memory of the doorbells was created first
     EXPECT_EQ(r.as<abi::OpenDeviceReply>().engines, 2u);
     EXPECT_EQ(r.as<abi::OpenDeviceReply>().session, s);
     EXPECT_EQ(r.as<abi::OpenDeviceReply>().doorbell_stride, sizeof(abi::DoorbellPage));

@@ -1,4 +1,5 @@
-// Isolation of users: a user may not see or affect another user's objects, and may use only its share of resources.
+// Tests of the isolation of users. A user must not see or affect objects of other users, and must not use more than
+// its share of resources.
 #include <nlohmann/json.hpp>
 
 #include "fixture.hpp"
@@ -179,7 +180,7 @@ TEST_F(SmallShares, EntriesOfACqCountUntilItIsResizedOrDestroyed) {
     EXPECT_TRUE(create(64).says("limit cq_entries: user 1000 has 64 of 100"));
 }
 
-// A CQ has a power of two entries, so a request may get more entries than it names.
+// The number of entries of a CQ is a power of two, so a CQ may have more entries than the request names.
 TEST_F(SmallShares, EntriesOfACqAreCheckedAsTheyAreCounted) {
     const auto create = [&](uint32_t n) { return call(Op::create_cq, abi::CreateCqRequest{n, abi::kNoHandle, 0, 0}); };
     EXPECT_TRUE(create(65).says("limit cq_entries: user 1000 has 0 of 100"));
@@ -241,7 +242,7 @@ TEST_F(SlowRate, NewSessionsCountAndAreRefusedToAUserWhoHasToWaitForLong) {
     EXPECT_LE(opened, 40);
     EXPECT_NE(connect(1001), abi::kNoHandle);
     for (int i = 0; i < 1000; ++i) EXPECT_EQ(connect(), abi::kNoHandle);
-    conductor.service(kNow + 2 * kSecond);  // refused sessions add no debt
+    conductor.service(kNow + 2 * kSecond);  // the refused sessions were not charged to the user
     EXPECT_NE(connect(), abi::kNoHandle);
 }
 
@@ -291,7 +292,7 @@ protected:
         return l;
     }
     ManyUsers() : ConductorTest(limits()) {}
-    /// Each user in turn opens a session, is refused a second session, and closes the first.
+    /// Each user, one after the other, opens a session, is refused a second session, and closes the first session.
     void come_and_go(Nanos pause) {
         Nanos now = 10 * kSecond;
         for (uint32_t uid = kFirst; uid < kFirst + kUsers; ++uid, now += pause) {

@@ -1,4 +1,4 @@
-// Tests of roci why: which QPs a user may query, the text, and what is kept of destroyed QPs.
+// Tests of `roci why`: which QPs a user may query, the text, and the journals that remain of destroyed QPs.
 #include <fcntl.h>
 
 #include <fstream>
@@ -183,7 +183,7 @@ TEST_F(WhyTest, TellsTheLastStateOfADestroyedQpWithoutAJournal) {
     }
 }
 
-// Each session that has opened an XRC target has at least one handle of the target.
+// Each session that has opened an XRC target QP has one or more handles of this QP.
 TEST_F(WhyTest, CountsAReceiverOnceForAllItsHandles) {
     const uint32_t domain = handle_of(call(Op::open_xrcd, abi::OpenXrcdRequest{O_CREAT, 1}, {1001}));
     abi::CreateQpRequest target = qp_request(abi::kNoHandle, abi::kNoHandle, IBV_QPT_XRC_RECV);

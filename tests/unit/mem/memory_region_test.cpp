@@ -11,7 +11,7 @@ namespace {
 constexpr uint32_t kPd = 7;
 constexpr uint64_t kIova = 0x7f0000001000;
 
-/// A client's process whose memory is accessed by copies. The process may have ended.
+/// The memory of a client's process, which is accessed by copying. The process may have ended.
 class FakeProcess : public RemoteProcess {
 public:
     explicit FakeProcess(uint64_t base, size_t n) : base_(base), bytes(n) {}
@@ -286,8 +286,8 @@ TEST_F(MemoryTest, PoisonedMappingFails) {
 }
 
 struct ScatteredTest : MemoryTest {
-    // Four segments: 100 mapped bytes, 300 bytes of the process, 1 mapped byte and 600 mapped bytes. The ranges of
-    // EveryRangeRoundTrips cross each boundary.
+    // Four segments: 100 mapped bytes, 300 bytes that are accessed in the process, 1 mapped byte and 600 mapped
+    // bytes. The ranges of the test EveryRangeRoundTrips cross each boundary between segments.
     FakeProcess process{0x5000, 300};
     ScatteredTest() {
         region.segments = {{.offset = 0, .length = 100, .base = memory},
@@ -297,7 +297,7 @@ struct ScatteredTest : MemoryTest {
         region.length = 1001;
         region.process = &process;
     }
-    /// Executes an access as an engine and the worker do together.
+    /// Executes an access in the same two steps as rocid: an engine prepares the request, and a worker serves it.
     bool slowly(SlowRequest::Kind kind, uint64_t va, std::byte* bytes, uint32_t length) {
         SlowRequest r;
         r.kind = kind;
@@ -400,7 +400,8 @@ TEST_F(ScatteredTest, DirectNeedsOneMappedAlignedStretch) {
     EXPECT_EQ(direct(region, kIova + 2000, 8), nullptr);
 }
 
-// The last byte is stored last, because programs spin on the last byte of the buffer of an RDMA WRITE and then read the rest.
+// The last byte must be stored last. Programs poll the last byte of the buffer of an RDMA WRITE and then read the
+// other bytes.
 TEST_F(MemoryTest, TheEndOfARangeIsStoredLast) {
 #if defined(__SANITIZE_THREAD__)
     GTEST_SKIP() << "plain memory shared on purpose";
@@ -420,7 +421,7 @@ TEST_F(MemoryTest, TheEndOfARangeIsStoredLast) {
         while (std::atomic_ref(memory[kBytes - 1]).load(std::memory_order_acquire) != std::byte(uint8_t(round)))
             std::this_thread::yield();
         for (size_t i = 0; i < kBytes; ++i) wrong += memory[i] != std::byte(uint8_t(round));
-        std::atomic_ref(memory[0]).store(std::byte{0});  // prepares the next round
+        std::atomic_ref(memory[0]).store(std::byte{0});  // the next round waits for this byte again
     }
     stop = true;
     writer.join();

@@ -1,4 +1,5 @@
-// One engine rebinds a window of type 1 while another engine serves requests with the window's old key.
+// Tests with threads that bind or access the same memory window. In the first test, one engine rebinds a window of
+// type 1 while another engine serves requests with old keys of the window.
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -29,7 +30,8 @@ struct Race {
         table.publish(1, &region);
         table.publish(2, &window);
     }
-    /// Returns the start of the half that a key opens: the upper half if the variant is odd, otherwise the lower half.
+    /// Returns the start of the half of the region that the key opens: the upper half if the key is odd, otherwise
+    /// the lower half.
     static uint64_t half_of(Key key) { return kIova + (key.value & 1) * kHalf; }
     void bind(uint32_t variant) {
         BindRequest b;
@@ -45,7 +47,7 @@ struct Race {
     }
 };
 
-/// `complete` counts the binds that are complete for the program. The low byte of the count is the variant of the key.
+/// `complete` is the number of completed binds. Its low byte is the variable byte of the window's current key.
 TEST(WindowRace, NothingReachesAnOldBindingOnceTheNewOneIsComplete) {
     Race race;
     constexpr uint32_t kBinds = 30000;
@@ -62,9 +64,9 @@ TEST(WindowRace, NothingReachesAnOldBindingOnceTheNewOneIsComplete) {
                 WindowUse use;
                 uint64_t va = half;
                 if (check(race.table, key, kPd, 99, va, 8, kRemoteWrite, found, use) != Fault::ok) continue;
-                std::this_thread::yield();  // prolongs the access
-                // Every 256th bind has the same key again and may have taken effect before `complete` counts it, so 0 and 255
-                // are legal.
+                std::this_thread::yield();  // makes the access last longer
+                // The 256th bind uses the same key again. It may have taken effect before `complete` counts it. So
+                // the differences 0 and 255 are legal.
                 const uint32_t since = (complete.load() - before) & 0xff;
                 late += (since != 0 && since != 0xff) || half != Race::half_of(key);
                 ++granted;
@@ -74,7 +76,8 @@ TEST(WindowRace, NothingReachesAnOldBindingOnceTheNewOneIsComplete) {
     for (uint32_t n = 1; n <= kBinds; ++n) {
         race.bind(n);
         complete = n;
-        while (n % 64 == 0 && granted.load() * 100 < n) std::this_thread::yield();  // waits until the other thread has run
+        // Waits until the other thread has accessed the window.
+        while (n % 64 == 0 && granted.load() * 100 < n) std::this_thread::yield();
     }
     engine.join();
     EXPECT_EQ(late, 0u);
@@ -103,7 +106,8 @@ TEST(WindowRace, ABindThatHasToWaitHasClosedTheWindow) {
     EXPECT_EQ(check(race.table, b.fresh, kPd, 99, kIova, 8, kRemoteWrite, found), Fault::ok);
 }
 
-// Deregistering sets `binding` before it checks the references. A bind that starts between these steps is refused.
+// A thread that deregisters an MR sets `binding` of the MR before it checks the references. A bind in between is
+// refused and must leave the window unchanged.
 TEST(WindowRace, ABindThatIsRefusedLeavesTheWindowAsItWas) {
     Race race;
     race.bind(0);
@@ -145,8 +149,8 @@ TEST(WindowRace, ABindThatIsRefusedLeavesTheWindowAsItWas) {
     EXPECT_TRUE(close_to_windows(race.region));
 }
 
-/// QPs of two engines bind the same window. The window must always have key and range of the same bind. TSan (a step of CI)
-/// detects missing serialisation; the count `mixed` detects it only seldom.
+/// QPs of two engines bind the same window. The key and the range of the window must always come from the same bind.
+/// The thread sanitizer (a step of CI) detects missing serialisation. The count `mixed` detects it only seldom.
 TEST(WindowRace, TwoThatBindAtOnceDoNotMixTheirBindings) {
     Race race;
     constexpr uint32_t kBinds = 50'000;

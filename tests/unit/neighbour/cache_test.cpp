@@ -1,4 +1,4 @@
-// The contents of the neighbour cache and their lifetimes.
+// Tests of the neighbour cache: its content and the lifetimes of its entries.
 #include <gtest/gtest.h>
 
 #include <vector>

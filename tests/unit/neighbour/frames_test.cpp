@@ -1,4 +1,4 @@
-// Frames of ARP, neighbour discovery and echo.
+// Tests of frames of ARP, neighbour discovery and ICMP echo.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -19,7 +19,7 @@ constexpr Gid kThem6{{0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2}};
 
 Message parsed(const Frame& f) { return parse(f.bytes.data(), f.length); }
 
-/// Returns a frame of ping -s 8.
+/// Returns the frame that `ping -s 8` sends on Linux.
 std::vector<uint8_t> linux_echo() {
     return {0x02, 0x00, 0x00, 0x00, 0x00, 0x01, 0x02, 0x00, 0x00, 0x00, 0x00, 0x02, 0x08, 0x00, 0x45, 0x00, 0x00,
             0x24, 0x00, 0x00, 0x40, 0x00, 0x40, 0x01, 0x26, 0xd7, 0x0a, 0x00, 0x00, 0x02, 0x0a, 0x00, 0x00, 0x01,
@@ -68,8 +68,8 @@ TEST(NeighbourFrames, SolicitationAndAdvertisement) {
 TEST(NeighbourFrames, WhoProbesOurAddressIsToldByMulticast) {
     Frame probe;
     make_solicitation(probe, {kThem, kThem6}, kUs6, {});
-    std::memset(&probe.bytes[14 + 8], 0, 16);  // from the unspecified address
-    probe.bytes[14 + 5] = 24;                  // without the option
+    std::memset(&probe.bytes[14 + 8], 0, 16);  // the source is the unspecified address
+    probe.bytes[14 + 5] = 24;                  // the solicitation has no link-layer address option
     store_be<uint16_t>(&probe.bytes[14 + 42], uint16_t{0});
     probe.length -= 8;
     uint32_t sum = 24 + 58;
@@ -120,8 +120,9 @@ TEST(NeighbourFrames, WhatIsNotExactlyRightIsNothing) {
     make_solicitation(good, {kThem, kThem6}, kUs6, {});
     for (uint32_t i = 14; i < good.length; ++i) {
         Frame f = good;
-        f.bytes[i] ^= 0x40;  // breaks the checksum, or a field with a required value; a changed link option is detected only by
-                             // the checksum
+        // The changed bit breaks the checksum or a field that needs a certain value. A changed link-layer address option breaks
+        // only the checksum.
+        f.bytes[i] ^= 0x40;
         EXPECT_EQ(parsed(f).kind == Kind::nothing, !(i >= 15 && i < 18)) << "byte " << i;
     }
     Frame far = good;
@@ -133,7 +134,7 @@ TEST(NeighbourFrames, WhatIsNotExactlyRightIsNothing) {
     EXPECT_EQ(parse(fragment.data(), uint32_t(fragment.size())).kind, Kind::nothing);
 }
 
-/// Returns true if the one's complement sum of the bytes is that of a message with a valid checksum.
+/// Returns true if the bytes and their checksum have a one's complement sum of 0xffff.
 bool sums_up(const uint8_t* p, uint32_t length) {
     uint32_t sum = 0;
     for (uint32_t i = 0; i < length; ++i) sum += uint32_t(p[i]) << (i % 2 == 0 ? 8 : 0);
@@ -141,9 +142,9 @@ bool sums_up(const uint8_t* p, uint32_t length) {
     return sum == 0xffff;
 }
 
-/// A damaged or truncated frame must be refused, or be a valid message whose answer is a valid frame to one host. An unchanged
-/// frame must be parsed as its own kind. Each frame is a separate allocation, so that the address sanitizer finds reads beyond
-/// its end.
+/// The parser must refuse a damaged or truncated frame, unless the frame is still a valid message. The answer to such
+/// a message must be a valid frame to one host. An undamaged frame must be parsed as its own kind. Each frame is a
+/// separate allocation, so that the address sanitizer reports reads beyond its end.
 TEST(NeighbourFrames, NoiseIsHarmless) {
     std::mt19937 random(7);
     constexpr Kind kKinds[] = {Kind::solicitation, Kind::solicitation, Kind::echo};

@@ -1,4 +1,5 @@
-// Live captures: the filters of taps, attaching and detaching of rings, and readers that are slow or have ended.
+// Tests of live captures: the filters of taps, rings that are attached and detached, and readers that are slow or
+// have ended.
 #include <gtest/gtest.h>
 
 #include <fcntl.h>
@@ -28,7 +29,7 @@ struct FrameSpec {
     uint16_t port = wire::kRoceUdpPort;
 };
 
-/// Builds the headers that a tap reads, for IPv4 or for the same address mapped into IPv6.
+/// Builds the headers that a tap reads. With `ipv6`, the IPv4 address is mapped into IPv6.
 std::string frame_of(const FrameSpec& spec, bool ipv6 = false) {
     std::string f(12, '\0');
     const auto be16 = [&](uint32_t v) { f += {char(v >> 8), char(v)}; };
@@ -44,7 +45,7 @@ std::string frame_of(const FrameSpec& spec, bool ipv6 = false) {
     be16(50000), be16(spec.port), be16(0), be16(0);
     f += char(spec.opcode) + std::string(4, '\0');
     be24(spec.dest_qp);
-    f += std::string(4 + 5, '\0');  // the reserved byte and PSN of the BTH; the Q_Key and reserved byte of the DETH
+    f += std::string(4 + 5, '\0');  // the reserved byte and the PSN of the BTH, then the Q_Key and the reserved byte of the DETH
     be24(spec.source_qp);
     return f + std::string(16, '\0');
 }
@@ -125,7 +126,7 @@ struct Pipe {
     int ends[2];
 };
 
-/// A writer with one ring full of frames. The writer's pipe holds only a few frames.
+/// A writer with one full ring. The pipe of the writer can hold only a few of the frames.
 struct LiveWriter {
     LiveWriter() : ring("roci0", 0), ending(std::make_shared<std::atomic<bool>>(false)) {
         const std::string f = frame_to(2, 1);
@@ -173,7 +174,7 @@ TEST(LiveCapture, ASlowReaderGetsEverything) {
             usleep(100);
     }
     EXPECT_TRUE(live.finishes());
-    size_t packets = 0;  // number of pcapng blocks of type 6 (packets)
+    size_t packets = 0;  // number of packet blocks (pcapng type 6)
     for (size_t at = 0; at < got.size();) {
         uint32_t type, length;
         std::memcpy(&type, &got[at], 4);

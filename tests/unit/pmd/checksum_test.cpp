@@ -1,5 +1,5 @@
-// A port that computes IPv4 header checksums gets frames without checksums. Code that consumes, reads or changes such a frame
-// before the port must fill in the checksum.
+// A port that computes IPv4 header checksums gets frames without these checksums. Code that takes such a frame before
+// the port (hairpin, faults, captures) must fill in the checksum.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ using wire::HeaderChecksum;
 constexpr MacAddress kOwn{{0x02, 0, 0, 0, 0, 1}};
 constexpr uint8_t kOwnLast = 1, kOtherLast = 2;
 
-/// Returns a frame with an IPv4 header without checksum at `l3`. The other bytes of the frame do not matter.
+/// Returns a frame whose IPv4 header begins at `l3` and has no checksum. The tests do not use the other bytes.
 std::string without_checksum_to(uint8_t mac_last, uint8_t l3 = wire::kEthLength) {
     std::string f = frame_to(mac_last, 7);
     const bool tagged = l3 != wire::kEthLength;
@@ -32,7 +32,7 @@ std::string without_checksum_to(uint8_t mac_last, uint8_t l3 = wire::kEthLength)
     return f;
 }
 
-/// Returns the RFC 1071 checksum over the header: 0 if the header's checksum is right.
+/// Computes the RFC 1071 checksum over the whole header. Returns 0 if the checksum in the header is right.
 uint16_t checksum_of(const std::string& f, size_t l3 = wire::kEthLength) {
     uint32_t sum = 0;
     for (size_t i = l3; i < l3 + wire::kIpv4Length; i += 2) sum += load_be<uint16_t>(reinterpret_cast<const uint8_t*>(&f[i]));
@@ -54,7 +54,7 @@ struct Unsummed : testing::Test {
         port.tx_free(&f, 1);
         return false;
     }
-    /// Returns the frame that comes back by the hairpin.
+    /// Returns the frame that the hairpin has sent back.
     static std::string receive(io::Port& port, HeaderChecksum& known) {
         io::RxFrame f;
         if (port.rx_burst(&f, 1) != 1) return {};

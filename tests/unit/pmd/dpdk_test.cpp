@@ -1,4 +1,5 @@
-// Tests with the real DPDK without hugepages: EAL, two back-to-back ports, frames through them, no leaks.
+// Tests with the real DPDK without hugepages: EAL, ports that are connected to each other, frames between them, and
+// leaks.
 #include <gtest/gtest.h>
 
 #include <rte_eal.h>
@@ -45,7 +46,8 @@ TEST_F(Dpdk, SaysWhichMemoryItUses) {
     EXPECT_NE(eal->memory_mode().find("ordinary pages"), std::string::npos);
 }
 
-// If rocids shared a folder, it would belong to the user of the first rocid.
+// The folder of DPDK must be removed. A folder that several rocids share would belong to the user who started the
+// first rocid.
 TEST_F(Dpdk, LeavesNoRuntimeFolderBehind) {
     const std::filesystem::path folder = rte_eal_get_runtime_dir();
     ASSERT_FALSE(folder.empty());
@@ -75,7 +77,7 @@ TEST_F(Dpdk, WhatOnePortSendsTheOtherReceivesAndNothingIsLeaked) {
         EXPECT_GE(big.capacity, wire::kMaxFrame);
         a.tx_free(&big, 1);
 
-        // Fills the ring. The next frame must stay with the sender.
+        // Fills the ring. The port must refuse the next frame.
         unsigned accepted = 0;
         while (offer(a, frame_to(7, accepted))) ++accepted;
         EXPECT_EQ(accepted, RingPair::kDepth);
@@ -89,7 +91,7 @@ TEST_F(Dpdk, WhatOnePortSendsTheOtherReceivesAndNothingIsLeaked) {
         EXPECT_EQ(expected, accepted);
         EXPECT_EQ(a.rx_burst(got, 32), 0u);
 
-        // Leaves frames in the ring. The destructor of the pair must free them.
+        // Leaves frames in the ring. The destructor of the pair must free these frames.
         for (uint32_t i = 0; i < 5; ++i) EXPECT_TRUE(offer(b, frame_to(8, i)));
         stop_port(pair.port_a());
         stop_port(pair.port_b());
@@ -124,7 +126,8 @@ TEST_F(Dpdk, WhatNobodyTakesIsLostAfterAWhile) {
 
 rte_mbuf& mbuf_of(void* cookie) { return *static_cast<rte_mbuf*>(cookie); }
 
-/// The ring driver passes an mbuf unchanged, including its flags. So a test can set the flags of any driver.
+/// The ring driver passes an mbuf with its flags unchanged. So the test can set the flags that any other driver would
+/// set.
 TEST_F(Dpdk, ChecksumsAreLeftToThePortAndItsWordIsTaken) {
     using wire::HeaderChecksum;
     MbufPool pool("pool_sums", kFrames, 0);
@@ -177,9 +180,10 @@ TEST_F(Dpdk, ChecksumsAreLeftToThePortAndItsWordIsTaken) {
     EXPECT_EQ(pool.in_use(), 0u);
 }
 
-/// A port whose sleep functions the test calls, with or without a frame and with or without an interrupt.
+/// A started port. The test calls the sleep functions of the port, with or without a frame and with or without an
+/// interrupt.
 struct Sleeping {
-    /// The names of the pool and of both ports are made from `name`, which no other test may use.
+    /// Makes the names of the pool and of both ports from `name`. No other test may use the same name.
     explicit Sleeping(const std::string& name) : pool("pool_" + name, kFrames, 0), pair(name + "0", name + "1", 1) {
         MbufPool* pools[] = {&pool};
         start_port(pair.port_a(), pools, {1});
@@ -220,7 +224,7 @@ TEST_F(Dpdk, APortWhoseInterruptsDoNotComeIsFoundOut) {
     for (int sleeps = 0; port.b.wakes(); ++sleeps) {
         ASSERT_LE(sleeps, 5) << "four misses, and the first sleep is only a suspicion";
         port.sleep(until_time_was_up, true);
-        port.sleep(until_woken, true);  // woken by a client, so the wake-up gives no information about the port
+        port.sleep(until_woken, true);  // a client has woken the lcore, so nothing is known about the interrupts of the port
     }
     port.sleep(until_woken, true, true);
     EXPECT_TRUE(port.b.wakes()) << "an interrupt is proof at any time";
@@ -233,7 +237,7 @@ TEST_F(Dpdk, AnInterruptThatComesLateIsNoMiss) {
     for (int i = 0; i < 20; ++i) {
         port.sleep(until_time_was_up, true);
         EXPECT_TRUE(port.b.wakes());
-        port.sleep(until_woken, false, true);  // the interrupt of the previous frame
+        port.sleep(until_woken, false, true);  // the interrupt for the previous frame
         EXPECT_TRUE(port.b.wakes());
     }
 }
@@ -255,8 +259,8 @@ TEST_F(Dpdk, AFrameAtTheEndOfATimeOutIsNoMiss) {
     EXPECT_TRUE(port.b.wakes()) << "an interrupt ends the count";
 }
 
-/// Returns a frame of `first` + `second` bytes in two segments, as from a NIC with buffers of `first` bytes. The value of each
-/// byte is its position modulo 256.
+/// Returns a frame of `first` + `second` bytes in two segments, as a NIC with buffers of `first` bytes delivers it.
+/// The value of each byte is its position modulo 256.
 rte_mbuf* in_two_pieces(MbufPool& pool, uint16_t first, uint16_t second) {
     rte_mbuf *head = rte_pktmbuf_alloc(pool.get()), *tail = rte_pktmbuf_alloc(pool.get());
     uint8_t n = 0;
@@ -307,7 +311,7 @@ TEST_F(Dpdk, AnEmptyPoolGivesFewerFramesThenNone) {
 TEST_F(Dpdk, ClockFollowsTheMonotonicClock) {
     const Clock clock;
     const Nanos a = Clock::monotonic(), b = clock.now(), c = Clock::monotonic();
-    constexpr Nanos kSlack = 2'000'000;  // the calibration error since construction
+    constexpr Nanos kSlack = 2'000'000;  // the clock may have this calibration error at first
     EXPECT_GE(b + kSlack, a);
     EXPECT_LE(b, c + kSlack);
     const Nanos earlier = clock.now();

@@ -1,4 +1,4 @@
-// A port for tests of wrappers. It counts every frame that it hands out and gets back.
+// A port for tests of wrappers. It counts the frames that it has handed out and the frames that it has got back.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -61,15 +61,15 @@ public:
         for (unsigned i = 0; i < count; ++i) forget(tx_out_, frames[i].cookie);
     }
 
-    /// Returns the number of frames that were handed out and neither sent nor returned.
+    /// Returns the number of frames that the port has handed out and that were neither sent nor returned.
     size_t outstanding_tx() const { return tx_out_.size(); }
     size_t outstanding_rx() const { return rx_out_.size(); }
 
     std::deque<std::string> incoming;
     std::vector<std::string> sent;
-    std::vector<uint8_t> checksum_offsets;  ///< one per frame of `sent`
+    std::vector<uint8_t> checksum_offsets;  ///< one offset per frame of `sent`
     size_t pool = 100000;
-    int accept_limit = -1;  ///< maximum number of frames per tx_burst; -1: no limit
+    int accept_limit = -1;  ///< maximum number of frames that a tx_burst accepts; -1: no limit
 
 private:
     using Out = std::map<void*, std::unique_ptr<Buffer>>;
@@ -83,7 +83,7 @@ private:
     Out tx_out_, rx_out_;
 };
 
-/// Returns an untagged frame to `mac_last` with a sequence number after the Ethernet header.
+/// Returns an untagged frame to `mac_last`. The sequence number is at offset 20.
 inline std::string frame_to(uint8_t mac_last, uint32_t number, size_t length = 100) {
     std::string f(length, '\0');
     f[0] = 0x02;
@@ -96,7 +96,7 @@ inline uint32_t number_of(const std::string& f) {
     std::memcpy(&n, &f[20], sizeof n);
     return n;
 }
-/// Allocates, fills and offers one frame. Returns false if the port did not accept the frame; the frame is then freed.
+/// Allocates, fills and sends one frame. If the port refuses the frame, frees the frame and returns false.
 inline bool offer(io::Port& port, const std::string& bytes) {
     io::TxFrame f;
     if (port.tx_alloc(&f, 1) != 1) return false;

@@ -1,4 +1,5 @@
-// Tests of the lcore loop with a fake engine. The loop must sleep only without work, and every source of work must wake it.
+// Tests of the lcore loop with a fake engine. The loop must sleep only if there is no work. Every source of work must
+// wake it.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <linux/futex.h>
@@ -32,7 +33,7 @@ struct FakeEngine {
     std::atomic<uint32_t> wake_mask{0};
     io::EventRing ring{64};
 
-    /// Fails if two threads use the engine at the same time.
+    /// Fails the test if two threads use the engine at the same time.
     struct Alone {
         explicit Alone(FakeEngine& e) : engine(e) { EXPECT_EQ(engine.users.fetch_add(1), 0u); }
         ~Alone() { engine.users.fetch_sub(1); }
@@ -73,7 +74,7 @@ struct FakeEngine {
     std::atomic<bool> lingers{true};
     std::vector<rings::Sleeper>& sleepers() { return sleeping_programs; }
     void settle_sleepers() {}
-    std::atomic<uint32_t> naps{0};  ///< number of naps that were reported to the engine
+    std::atomic<uint32_t> naps{0};  ///< number of sleeps that the lcore has reported to the engine
     void slept(Nanos from, Nanos to) { naps += from <= to ? 1u : 0u; }
     void stop_lingering() { lingers = false; }
     uint32_t take_wake_mask() { return wake_mask.exchange(0); }
@@ -107,7 +108,7 @@ struct Lcore : testing::Test {
         if (loop == nullptr) make();
         thread = std::thread([this] { loop->run(); });
     }
-    /// Executes one command, as the conductor does.
+    /// Submits one command and waits for its result, as the conductor does.
     int execute() {
         engine::AddQp c;
         loop->commands().wait(loop->commands().submit(&c));
@@ -138,7 +139,7 @@ TEST_F(Lcore, SleepsWithoutWorkAndStopsFromSleep) {
     EXPECT_EQ(engine.polls, polls) << "a sleeping lcore does not poll";
 }
 
-/// A Waker in place of the interrupts of a NIC.
+/// A Waker that simulates the interrupts of a NIC.
 struct Interrupts final : Waker {
     std::atomic<bool> come{true};
     std::atomic<int> timed_out{0}, woken{0};
@@ -182,7 +183,7 @@ TEST_F(Lcore, WhatHasWokenItIsKnown) {
 TEST_F(Lcore, WhereABusyProgramWantsItsCpuItSleepsAtOnce) {
     policy.spin = 3600'000'000'000;
     make();
-    loop->pace().yielded(1'000'000'000, 1);  // reports that the previous yield took a second
+    loop->pace().yielded(1'000'000'000, 1);  // reports a sched_yield() that took a second, as beside a busy thread
     start();
     ASSERT_TRUE(asleep());
     EXPECT_FALSE(engine.lingers) << "it does not wait until the engine stops watching queues by itself";
@@ -197,7 +198,7 @@ TEST_F(Lcore, WakesAProgramThatSleepsWhileItPolls) {
     std::thread program([&] {
         while (std::atomic_ref(word).load() == 1) syscall(SYS_futex, &word, FUTEX_WAIT, 1, nullptr, nullptr, 0);
     });
-    std::atomic_ref(word).store(0);  // as the engine does before it lists the sleeper
+    std::atomic_ref(word).store(0);  // an engine clears the word before it adds the sleeping program to the list
     engine.sleeping_programs.push_back({&word, &lane});
     start();
     program.join();
@@ -222,7 +223,7 @@ TEST_F(Lcore, NoDoorbellIsMissed) {
     const int wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     ASSERT_TRUE(loop->sleeper().watch(wake));
     const uint64_t one = 1;
-    for (uint32_t i = 1; i <= 2000; ++i) {  // the client's side of the doorbell rule, as in abi/client_rings.hpp
+    for (uint32_t i = 1; i <= 2000; ++i) {  // rings the doorbell as a client does (abi/client_rings.hpp)
         engine.doorbell.store(1, std::memory_order_seq_cst);
         std::atomic_thread_fence(std::memory_order_seq_cst);
         if (std::atomic_ref(sleeping).load(std::memory_order_relaxed) != 0) {
@@ -240,7 +241,7 @@ TEST_F(Lcore, AWakeDescriptorThatAClientDrainedOrMadeBlockingHurtsNobody) {
     start();
     const int wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     ASSERT_TRUE(loop->sleeper().watch(wake));
-    ASSERT_EQ(fcntl(wake, F_SETFL, 0), 0);  // the shared file description is blocking now
+    ASSERT_EQ(fcntl(wake, F_SETFL, 0), 0);  // makes the shared file description blocking
     const uint64_t most = ~uint64_t{0} - 1;
     ASSERT_EQ(write(wake, &most, sizeof most), ssize_t(sizeof most));
     uint64_t v = 0;
@@ -383,11 +384,11 @@ TEST_F(Lcore, CommandsThatWaitWhenItStopsAreExecutedAndLaterOnesRefused) {
     EXPECT_EQ(engine.executed, c.size());
     EXPECT_EQ(execute(), ESHUTDOWN);
     std::vector<engine::AddQp> more(3 * engine::CommandRing::kSize);
-    for (auto& one : more) last = loop->commands().submit(&one);  // must not wait forever for a free slot
+    for (auto& one : more) last = loop->commands().submit(&one);  // submit() must not wait for a free slot
     loop->commands().wait(last);
     for (auto& one : more) ASSERT_EQ(one.error, ESHUTDOWN);
     EXPECT_EQ(engine.executed, c.size());
-    fence();  // must not wait forever either
+    fence();  // the fence must not wait for the stopped lcore
 }
 
 TEST_F(Lcore, NobodyWaitsForEverForAnLcoreThatStopsMeanwhile) {
@@ -449,7 +450,7 @@ TEST_F(Lcore, WakesForTheNextDeadlineByItself) {
     start();
     ASSERT_TRUE(asleep());
     engine.deadline = time.now() + 20'000'000;
-    execute();  // makes the loop read the deadline again
+    execute();  // after a command the loop reads the deadline again
     EXPECT_TRUE(soon([&] { return engine.served.load() == 1; }));
 }
 
@@ -463,7 +464,7 @@ TEST_F(Lcore, TellsASleepingEventThread) {
 
 TEST_F(Lcore, WakesAnEngineThatFramesWereHandedTo) {
     start();
-    events.sleeping = 1;  // plays engine 1
+    events.sleeping = 1;  // the test takes the role of engine 1
     engine.wake_mask = 1u << 1;
     execute();
     EXPECT_TRUE(events.sleeper.sleep(5'000'000'000));

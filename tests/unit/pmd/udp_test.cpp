@@ -1,4 +1,5 @@
-// Tests of RoCEv2 frames over plain UDP sockets: between loopback addresses, and to multicast groups on a veth interface.
+// Tests of RoCEv2 frames over plain UDP sockets, between loopback addresses and to multicast groups on a veth
+// interface.
 #include <gtest/gtest.h>
 
 #include <arpa/inet.h>
@@ -27,7 +28,7 @@ constexpr MacAddress kMac{{0x02, 0, 0, 0, 0, 1}};
 constexpr uint8_t kHere[4] = {127, 79, 1, 1}, kThere[4] = {127, 79, 1, 2};
 constexpr uint32_t kBth = wire::kEthLength + wire::kIpv4Length + wire::kUdpLength;
 
-/// Writes a frame from kThere to kHere whose payload begins with `number`. Returns the length of the frame.
+/// Writes a frame from kThere to kHere. The payload begins with `number`. Returns the length of the frame.
 uint32_t build(uint8_t* f, uint32_t number, uint32_t payload, uint16_t source_port = wire::kRoceUdpPort) {
     const uint32_t udp = wire::kUdpLength + wire::kBthLength + payload + wire::kIcrcLength;
     const uint32_t length = wire::kEthLength + wire::kIpv4Length + udp;
@@ -59,11 +60,11 @@ std::unique_ptr<UdpSockets> open_sockets(const uint8_t* address) {
     try {
         return std::make_unique<UdpSockets>(setup);
     } catch (const StartError&) {
-        return nullptr;  // a rocid on this machine may use the port on every address
+        return nullptr;  // another rocid on this machine may have bound the port on every address
     }
 }
 
-// The kernel reports twice the size that was set, because it counts its own overhead (socket(7)).
+// If a program sets a size, the kernel adds its own overhead and reports twice this size (socket(7)).
 TEST(UdpSockets, TheSizeOfABufferIsTheSizeThatWasGranted) {
     UdpSetup setup;
     setup.addresses = {Gid::from_ipv4(kHere)};
@@ -88,7 +89,7 @@ protected:
         uint32_t number;
         bool right;
     };
-    /// Receives frames in bursts of `burst`, until `count` frames have arrived or a minute has passed.
+    /// Receives frames in bursts of at most `burst`. Returns after `count` frames, or after a minute.
     std::vector<Got> receive(size_t count, unsigned burst = 8) {
         std::vector<Got> all;
         io::RxFrame f[64];
@@ -102,12 +103,12 @@ protected:
         }
         return all;
     }
-    /// Polls often without a frame, so that the receiver takes the port for silent.
+    /// Polls many times while no frame arrives, so that the receiver treats the port as silent.
     void poll_in_vain() {
         io::RxFrame f[8];
         for (int i = 0; i < 200; ++i) EXPECT_EQ(receiver_->burst(f, 8), 0u);
     }
-    /// Sends the UDP payload of a built frame from a new socket that is bound to `port`.
+    /// Sends the UDP payload of a frame from a new socket that is bound to `port`.
     static void send_from(uint16_t port, const uint8_t* frame, uint32_t length) {
         const int fd = socket(AF_INET, SOCK_DGRAM, 0), discover = IP_PMTUDISC_DO;
         setsockopt(fd, IPPROTO_IP, IP_MTU_DISCOVER, &discover, sizeof discover);
@@ -167,7 +168,7 @@ TEST_F(Udp, TheSourcePortMayBeAnyButNotAnother) {
     ASSERT_EQ(got.size(), 1u);
     EXPECT_TRUE(got[0].right);
     EXPECT_EQ(receiver_->counters().port_changed, 0u);
-    send_from(kPort, f, build(f, 2, 64));  // as a NAT does
+    send_from(kPort, f, build(f, 2, 64));  // the source port has changed, as behind a NAT
     got = receive(1);
     ASSERT_EQ(got.size(), 1u);
     EXPECT_FALSE(got[0].right);
@@ -177,7 +178,7 @@ TEST_F(Udp, TheSourcePortMayBeAnyButNotAnother) {
 TEST_F(Udp, ACorruptFrameIsWrongAndNoNatIsBlamed) {
     uint8_t f[256];
     const uint32_t length = build(f, 1, 64);
-    send_from(wire::kRoceUdpPort, f, length);  // makes the peer known to the receiver
+    send_from(wire::kRoceUdpPort, f, length);  // the receiver then has an entry for this peer
     f[kBth + wire::kBthLength + 9] ^= 1;
     send_from(wire::kRoceUdpPort, f, length);
     const std::vector<Got> got = receive(2);
@@ -192,7 +193,7 @@ constexpr const char* kMakeInterface =
     "ip link add m0 type veth peer name m1 && ip link set m0 up && ip link set m1 up && "
     "ip addr add 10.79.0.1/24 dev m0 && ip addr add fd79::1/64 dev m0 nodad";
 
-/// Sends one datagram to port 4791 of a multicast group on interface kInterface. The kernel loops it back to this host.
+/// Sends one datagram to port 4791 of a multicast group on kInterface. The kernel delivers the datagram to this host.
 void send_to_group(const Gid& group) {
     const unsigned index = if_nametoindex(kInterface);
     const int on = 1, fd = socket(group.is_ipv4() ? AF_INET : AF_INET6, SOCK_DGRAM, 0);
@@ -219,7 +220,7 @@ void send_to_group(const Gid& group) {
     close(fd);
 }
 
-/// Returns true if a datagram arrives within `wait_ms`. Removes the datagram from its socket.
+/// Returns true if a datagram arrives within `wait_ms`. Reads this datagram, so that it is not counted again.
 bool arrives(const UdpSockets& sockets, int wait_ms) {
     char bytes[16];
     for (;; --wait_ms) {
@@ -230,7 +231,8 @@ bool arrives(const UdpSockets& sockets, int wait_ms) {
     }
 }
 
-/// A network namespace with the veth interface kInterface. The calling thread is in it until the destructor.
+/// A network namespace with the veth interface kInterface. The calling thread stays in the namespace until the
+/// destructor.
 class OwnNetwork {
 public:
     OwnNetwork() : before_(open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC)) {
@@ -250,7 +252,7 @@ private:
     bool entered_ = false, ready_ = false;
 };
 
-// A datagram of a group must arrive at one engine only, because this engine hands copies to the others.
+// Only one engine may receive a datagram of a group, because this engine passes copies to the other engines.
 TEST(UdpGroups, OnlySocketsThatJoinedReceiveAGroup) {
     const OwnNetwork network;
     if (!network.ready()) GTEST_SKIP() << "no permission for a network namespace with IPv6";

@@ -1,4 +1,4 @@
-// Tests of wrappers around a port: hairpin, fault injection, taps. FakePort checks that no frame is freed twice.
+// Tests of the wrappers around a port: hairpin, fault injection, taps. FakePort detects a frame that is freed twice.
 #include <gtest/gtest.h>
 
 #include <unistd.h>
@@ -58,7 +58,8 @@ TEST(Hairpin, AMixedBurstIsAcceptedFromTheFrontOnly) {
         std::memcpy(f[i].data, bytes.data(), bytes.size());
         f[i].length = uint32_t(bytes.size());
     }
-    // One own frame and one other frame are accepted. The second other frame and the frames after it are refused.
+    // The port accepts the first frame, which goes to its own address, and one frame to another address. It refuses
+    // the second frame to another address and all frames after it.
     EXPECT_EQ(port.tx_burst(f, 4), 2u);
     EXPECT_EQ(wire.sent.size(), 1u);
     EXPECT_EQ(receive_all(port), std::vector<uint32_t>{0});
@@ -108,7 +109,7 @@ struct Faults : testing::Test {
     void send_many(FaultPort& p, uint32_t count = kMany) {
         for (uint32_t i = 0; i < count; ++i) ASSERT_TRUE(offer(p, frame_to(kOtherLast, i)));
     }
-    static void expect_share(uint64_t n, uint64_t of, double p) {  // within five standard deviations
+    static void expect_share(uint64_t n, uint64_t of, double p) {  // tolerates five standard deviations
         EXPECT_NEAR(double(n), double(of) * p, 5 * std::sqrt(double(of) * p * (1 - p)));
     }
     void let_time_pass(FaultPort& p) {
@@ -175,7 +176,7 @@ TEST_F(Faults, ADuplicateIsTheSameFrameTwiceAndNeedsAFrameOfItsOwn) {
         EXPECT_EQ(number_of(wire.sent[2 * i]), i);
         EXPECT_EQ(wire.sent[2 * i], wire.sent[2 * i + 1]);
     }
-    wire.pool = 1;  // only the caller's own frame is left
+    wire.pool = 1;  // the only free frame is the one that offer() takes, so none is left for the duplicate
     EXPECT_TRUE(offer(p, frame_to(kOtherLast, 99)));
     EXPECT_EQ(p.counts().duplicate_failed, 1u);
     EXPECT_EQ(wire.sent.size(), 21u);
@@ -261,7 +262,7 @@ TEST_F(Faults, EverythingAtOnceBalancesTheBooksAndEndsClean) {
         EXPECT_EQ(c.offered - c.dropped + c.duplicated, p.counts().sent);
         EXPECT_EQ(wire.sent.size(), p.counts().sent);
         EXPECT_EQ(wire.outstanding_tx(), 0u);
-        offer(p, frame_to(kOtherLast, 1));  // still held when the port is destroyed
+        offer(p, frame_to(kOtherLast, 1));  // the port holds this frame when it is destroyed
         offer(p, frame_to(kOtherLast, 2));
     }
     EXPECT_EQ(wire.outstanding_tx(), 0u);
@@ -371,11 +372,12 @@ TEST(Tap, ThePcapngFileReadsBack) {
         sinks.push_back(open_pcapng(path, {"roci0", "roci1"}, kOffset, why));
         ASSERT_NE(sinks[0], nullptr) << why;
         TapWriter writer({&a, &b}, {0, 1}, std::move(sinks));
-        const std::string f = frame_to(9, 77, 61);  // a length that needs padding
+        const std::string f = frame_to(9, 77, 61);  // pcapng must pad a frame of this length
         for (int i = 0; i < 3; ++i) a.push(kTime, Direction::out, reinterpret_cast<const uint8_t*>(f.data()), uint32_t(f.size()));
         b.push(kTime, Direction::in, reinterpret_cast<const uint8_t*>(f.data()), uint32_t(f.size()));
     }
-    // Walks over the blocks. Both lengths of a block must be equal and multiples of four, and no byte may be left over.
+    // Reads the blocks one by one. The two lengths of a block must be equal and multiples of four. No byte may be
+    // left at the end.
     const std::string file = contents(path);
     const auto word = [&](size_t at) {
         uint32_t v = 0;
@@ -404,7 +406,7 @@ TEST(Tap, ThePcapngFileReadsBack) {
     std::sort(interfaces.begin(), interfaces.end());
     EXPECT_EQ(interfaces, (std::vector<uint32_t>{0, 0, 0, 1}));
 
-    if (std::system("command -v tshark >/dev/null 2>&1") == 0) {  // also checks with tshark
+    if (std::system("command -v tshark >/dev/null 2>&1") == 0) {  // if tshark is installed, it must read the file too
         const std::string out = temporary("tap.txt");
         const std::string run = "tshark -r " + path +
                                 " -T fields -e frame.interface_name -e frame.len -e frame.packet_flags_direction > " + out +

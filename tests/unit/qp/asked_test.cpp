@@ -1,4 +1,5 @@
-// Tests of Asked: which packets were requested again, and which responses show that the answer to such a request is lost.
+// Tests of Asked. It lists packets that were requested again or sent again. It detects that the answer to such a request, or the
+// repeated packet, is lost.
 #include "qp/asked.hpp"
 
 #include <gtest/gtest.h>
@@ -80,7 +81,7 @@ TEST_F(AskedTest, WhatArrivedIsForgotten) {
     EXPECT_TRUE(asked.full());
 }
 
-// ---- packets that were sent again, and what the receiver reports of them
+// ---- packets that were sent again, and the reports of the receiver about them
 
 struct RepeatedTest : AskedTest {
     static constexpr Nanos kLeast = 100;
@@ -120,8 +121,8 @@ TEST_F(RepeatedTest, LaterRepeatsCountLikeNewPackets) {
     EXPECT_FALSE(asked.covers(Psn(18)));
 }
 
-// Successive reports show that four later repeats have arrived. A repeat counts as lost when more than `places` later repeats
-// have arrived, whichever report shows them.
+// Successive reports show that four later repeats have arrived. A repeat counts as lost if more than `places` later
+// repeats have arrived. It does not matter which reports show these later repeats.
 TEST_F(RepeatedTest, LaterRepeatsOfEarlierReportsCountToo) {
     for (uint32_t i = 0; i < 5; ++i) asked.add_next(Psn(10 + 2 * i), Psn(100), i);
     arrived = {16, 18};

@@ -6,8 +6,9 @@
 namespace roci::qp {
 namespace {
 
-// A program that gets an event and then polls must find the earlier completions. Completions must be written before the event,
-// because the event thread does not wait for the end of the engine's round.
+// A program that gets an event and then polls must find the earlier completions. An engine writes the completions of
+// a round at the end of the round, but the event thread does not wait for this end. So the completions must be
+// written before the event.
 TEST(Events, FollowWhatWasCompletedBefore) {
     rings::CqPair cq(1, 8);
     io::EventRing events(8);

@@ -1,4 +1,5 @@
-// Tests of the tables of counters and of docs/counters.md, which this test writes if ROCI_WRITE_TABLES=1 is set.
+// Tests of the tables of counters and of docs/counters.md. If ROCI_WRITE_TABLES=1 is set, the test writes this
+// document.
 #include "engine/counters.hpp"
 
 #include <gtest/gtest.h>

@@ -62,7 +62,7 @@ TEST(ReceiveSequence, CheckFindsAnAcknowledgementThatRegresses) {
     s.owe_ack();
     s.replied();
     EXPECT_EQ(s.check(), nullptr);
-    s.take_back(Psn(3), 0x62);  // wrong, because everything before PSN 7 was acknowledged
+    s.take_back(Psn(3), 0x62);  // an error, because the sequence has acknowledged everything before PSN 7
     EXPECT_STREQ(s.check(), "a PSN was acknowledged and is expected again");
 }
 

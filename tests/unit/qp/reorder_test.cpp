@@ -1,4 +1,5 @@
-// Tests of the pool of kept frames, the search for gaps, and the adaptive limits of Patience.
+// Tests of the pool of frames that arrived behind a gap, of the search for gaps, and of the adaptive limits of
+// Patience.
 #include "qp/reorder_pool.hpp"
 
 #include <gtest/gtest.h>
@@ -46,7 +47,7 @@ TEST_F(ReorderPoolTest, AFrameThatIsTooLongIsNotKept) {
     EXPECT_EQ(pool.counters().no_memory, 1u);
 }
 
-/// Returns the shares of a pool that QPs get when each in turn keeps as many frames as possible.
+/// Each QP, one after the other, keeps as many frames as the pool permits. Returns the number of frames per QP.
 std::vector<uint32_t> shares(ReorderPool& pool, const wire::Packet& p, uint32_t qps, std::vector<KeptFrame*>& all) {
     std::vector<uint32_t> has;
     for (uint32_t q = 0; q < qps; ++q) {
@@ -134,7 +135,8 @@ TEST(Patience, GrowsWhenWhatWasAskedForComesTwice) {
     EXPECT_EQ(p.wait(), 62'500u);
 }
 
-// If many frames of a window are late, their repetitions arrive much later. Patience must then still know the first late frames.
+// If many frames of a window are late, their repetitions arrive much later than the frames. When the repetitions
+// arrive, Patience must still have a record of the first late frames.
 TEST(Patience, LearnsWhenRepetitionsComeMuchLater) {
     Patience p;
     for (uint32_t i = 0; i < 100; ++i) p.arrived(Psn(10 * i), 20, 1000);

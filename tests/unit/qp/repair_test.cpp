@@ -1,4 +1,4 @@
-// Tests of measured round trips and of the time that the requester waits after a retransmission.
+// Tests of measured round trips, and of the time that the requester waits after a retransmission.
 #include "qp/repair.hpp"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,8 @@ RoundTrip measured(Nanos trip) {
 }
 
 TEST(RepairTime, ARepairBehindAFullQueueIsAwaitedLonger) {
-    // The only measured round trip had no queue. The repair took longer because of a queue.
+    // The queue was empty when the only round trip was measured. The queue was full during the repair, so the repair
+    // took longer.
     const RoundTrip times = measured(30'000);
     RepairTime repair;
     const Nanos before = times.patience(kWindow - 6, kWindow, repair.loaded());
@@ -43,7 +44,7 @@ TEST(RepairTime, TheClockMayWrap) {
     EXPECT_EQ(repair.loaded(), 10'000u);
 }
 
-/// A first acknowledgement may come after many seconds, for example from a peer that is debugged.
+/// The first acknowledgement may arrive after many seconds, for example from a peer that is stopped by a debugger.
 TEST(RoundTrip, AVeryLateAckIsNoShortRoundTrip) {
     const RoundTrip times = measured((Nanos{1} << 32) + 10'000);
     EXPECT_FALSE(times.known());

@@ -1,4 +1,4 @@
-// Tests of the turns of users, sessions and QPs.
+// Tests of the run queue, which schedules users, sessions and QPs.
 #include "qp/run_queue.hpp"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ struct RunQueueTest : ::testing::Test {
         qps.back()->share = share;
         return *qps.back();
     }
-    /// Gives `turns` turns to QPs that always have more work. Returns the cost per value of Qp::share.
+    /// Gives `turns` turns to QPs that always have more work. Returns the sum of costs per Qp::share.
     std::map<uint16_t, uint64_t> serve(uint32_t turns, const std::map<uint16_t, uint64_t>& cost_of) {
         std::map<uint16_t, uint64_t> spent;
         for (uint32_t i = 0; i < turns; ++i) {
@@ -35,7 +35,7 @@ struct RunQueueTest : ::testing::Test {
 
 TEST_F(RunQueueTest, AUserBeyondItsRateIsParkedUntilItsTime) {
     constexpr Nanos kNow = 1'000'000'000, kMs = 1'000'000;
-    UserRate rate(1'000'000, 0);  // a byte per microsecond; the user has saved up a millisecond
+    UserRate rate(1'000'000, 0);  // one byte per microsecond; the user starts with the credit of a millisecond
     queue.open(1, 1, &rate);
     queue.open(2, 2);
     Qp &a = qp(1), &b = qp(2), &later = qp(1);
@@ -44,7 +44,7 @@ TEST_F(RunQueueTest, AUserBeyondItsRateIsParkedUntilItsTime) {
         Qp& next = queue.take();
         EXPECT_EQ(&next, &expected);
         queue.add(next);
-        queue.done(bytes, TurnEnd::without_work);  // the next user has its turn
+        queue.done(bytes, TurnEnd::without_work);  // ends the turn, so that the next user is served
         queue.charge(next, kNow, 1, bytes);
     };
     queue.add(a);
@@ -62,7 +62,7 @@ TEST_F(RunQueueTest, AUserBeyondItsRateIsParkedUntilItsTime) {
     EXPECT_EQ(queue.count(), 2u);
     queue.release(kNow + 2 * kMs - 1);
     EXPECT_TRUE(queue.empty());
-    rate.charge(kNow, 1, 1000);  // another engine
+    rate.charge(kNow, 1, 1000);  // another engine has sent this traffic of the user
     queue.release(kNow + 2 * kMs);
     EXPECT_TRUE(queue.empty());
     EXPECT_EQ(queue.next_release(), kNow + 3 * kMs);
@@ -151,7 +151,7 @@ TEST_F(RunQueueTest, WhoeverComesWaitsForOneShareOfEachOther) {
     EXPECT_LE(waited, 3 * (kShareQuantum + kCost));
 }
 
-/// A user that has no work after each of its turns gets no more than a user that always has work.
+/// A user that has no work after each of its turns must not get more than a user that always has work.
 TEST_F(RunQueueTest, ADebtIsNotForgottenByPausing) {
     queue.open(1, 1);
     queue.open(2, 2);
@@ -159,7 +159,7 @@ TEST_F(RunQueueTest, ADebtIsNotForgottenByPausing) {
     uint64_t spent[3] = {};
     queue.add(stays);
     for (int i = 0; i < 10'000; ++i) {
-        queue.add(pauses);  // the QP leaves the list after each of its turns
+        queue.add(pauses);  // the QP leaves the queue after each of its turns
         Qp& next = queue.take();
         if (&next == &stays) queue.add(stays);
         queue.done(20'000, TurnEnd::interrupted);

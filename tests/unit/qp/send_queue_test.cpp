@@ -72,7 +72,7 @@ TEST_F(SendQueueTest, WhatCompletesTakesItsReadAlong) {
 TEST_F(SendQueueTest, CheckFindsACursorThatWasForgotten) {
     append(WorkKind::write, 3);
     send_all();
-    window.go_back();  // wrong, because the cursor has to follow
+    window.go_back();  // an error, because the cursor of the send queue must be set back too
     EXPECT_STREQ(check(), "the cursor is not at the next PSN");
     queue.rewind(window.acked());
     EXPECT_EQ(check(), nullptr);

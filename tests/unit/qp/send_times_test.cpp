@@ -1,4 +1,4 @@
-// Tests of the send times from which congestion control gets its samples of the round trip.
+// Tests of the list of send times. Congestion control computes its samples of the round trip from this list.
 #include "qp/send_times.hpp"
 
 #include <gtest/gtest.h>
@@ -33,7 +33,8 @@ TEST(SendTimes, PsnsMayWrap) {
     EXPECT_EQ(times.take(Psn(1), kStart + 10'000), 9'000u);
 }
 
-/// A window may have many more packets than the list has entries. Nevertheless some of these packets must be measured.
+/// A window may have many more packets than the list has entries. Some packets of such a window must still be
+/// measured.
 TEST(SendTimes, AFullListKeepsOldAndNewEntries) {
     SendTimes times;
     for (uint32_t i = 0; i < 256; ++i) times.add(Psn(i), kStart + i * 100);
@@ -55,7 +56,8 @@ TEST(SendTimes, APacketThatIsSentAgainIsNotMeasured) {
     EXPECT_EQ(times.take(Psn(4), kStart + 10'000), 7'000u);
 }
 
-/// A peer may answer after seconds. The low bits of the time alone would make such a round trip short.
+/// A peer may answer after several seconds. The list stores only the low bits of a time, which would make such a
+/// round trip short.
 TEST(SendTimes, AVeryLateAckGivesNoSample) {
     constexpr Nanos kWrap = Nanos{1} << 32;
     SendTimes times;

@@ -1,4 +1,4 @@
-// The ring of commands between the conductor's thread and an lcore.
+// Tests of the ring of commands from the conductor's thread to an lcore.
 #include "engine/command_ring.hpp"
 
 #include <gtest/gtest.h>
@@ -84,7 +84,7 @@ TEST_F(CommandRingTest, AClosedRingRefusesWhatItHolds) {
     EXPECT_TRUE(ring.done(last));
 }
 
-/// Records the waits of a batch.
+/// A command port that records the waits of a batch.
 struct CountingPort : CommandPort {
     std::vector<std::pair<uint32_t, Ticket>> waits;
     std::vector<Ticket> last = {0, 0, 0};
@@ -114,7 +114,8 @@ TEST(Batch, WaitsOncePerEngineForTheLastCommand) {
     EXPECT_EQ(port.waits, (Waits{{0, 2}, {1, 2}, {2, 6}}));
 }
 
-// The conductor reads results only after the ring has reported them. The lcore ends while the conductor still submits commands.
+// The conductor reads a result only after the ring has reported the command as executed. The lcore ends while the
+// conductor still submits commands.
 TEST(CommandRing, ConductorAndLcore) {
     constexpr uint32_t kCommands = 20000;
     CommandRing ring;

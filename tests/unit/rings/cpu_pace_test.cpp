@@ -1,5 +1,5 @@
-// CpuPace: the decisions of a polling thread without work, by the durations of its yields. The test uses no clock and no
-// scheduler.
+// Tests of CpuPace. It decides whether a polling thread without work polls again, yields or sleeps. The decision depends on the
+// durations of earlier yields. The tests use no clock and no scheduler.
 #include "abi/cpu_pace.hpp"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ constexpr uint32_t kMost = 100;
 
 struct Pace : testing::Test {
     CpuPace pace{kMost};
-    /// Polls without result until the pace decides something other than to poll again. Returns the number of polls.
+    /// Polls without result until the decision is not to poll again. Returns the number of polls.
     uint32_t looks_before(Way way) {
         uint32_t looks = 0;
         Way got;
@@ -79,7 +79,7 @@ TEST_F(Pace, BesideABusyProgramItSleepsAndSeldomTriesAYield) {
     yields(kSlice);
     uint32_t expected = CpuPace::kFewestSleeps;
     for (int i = 0; i < 8; ++i) {
-        EXPECT_EQ(sleeps_in_a_row(), expected);  // the last poll yields
+        EXPECT_EQ(sleeps_in_a_row(), expected);  // the poll after the last sleep yields
         pace.yielded(kSlice, kSyscall);
         expected = std::min(4 * expected, CpuPace::kMostSleeps);
     }

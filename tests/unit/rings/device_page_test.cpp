@@ -1,4 +1,5 @@
-// The snapshot of a device in the device page: copies are never torn, and a reader does not wait for a writer.
+// Tests of the snapshot of a device in the device page. A copy must never be torn, and a reader must not wait for a
+// writer.
 #include "abi/device_page.hpp"
 
 #include <gtest/gtest.h>
@@ -33,7 +34,7 @@ TEST(DeviceRecord, IsUnreadableUntilItIsWritten) {
 TEST(DeviceRecord, AReaderGivesUpWhileAWriterIsStopped) {
     auto record = std::make_unique<DeviceRecord>();
     record->write(filled_with(1));
-    ++record->version;  // as after the first store of write()
+    ++record->version;  // write() increments the version in its first store
     PortAttr port{.state = 99};
     EXPECT_FALSE(record->read(kPort, port));
     EXPECT_EQ(port.state, 99u) << "nothing is copied";

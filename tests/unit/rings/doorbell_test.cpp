@@ -51,7 +51,7 @@ TEST_F(DoorbellTest, ALookHasALimitAndGoesOnWhereItEnded) {
     for (uint32_t looks = 0; looks < abi::kDoorbellSlots / 128; ++looks) {
         EXPECT_TRUE(doorbell_pending(*page));
         EXPECT_EQ(collect_doorbells(*page, from, 100, [&](uint32_t slot) { seen.insert(slot); }), 128u) << "whole words";
-        EXPECT_FALSE(abi::ring_doorbell(target, 0));  // like a client that rings the doorbell of its first QP all the time
+        EXPECT_FALSE(abi::ring_doorbell(target, 0));  // like a client that rings the doorbell of its first QP again and again
     }
     EXPECT_EQ(seen.size(), size_t{abi::kDoorbellSlots}) << "each has its turn";
 }
@@ -73,7 +73,7 @@ TEST_F(DoorbellTest, WordsBelowTheStartComeLast) {
     EXPECT_FALSE(doorbell_pending(*page));
 }
 
-// The handshake between a client that posts and an engine that stops polling the queue.
+// Tests of the handshake between a client that posts and an engine that stops polling the queue.
 TEST(Idle, PostToAnIdleQueueRings) {
     SqPair sq(8, 64);
     sq.client.head = 1;

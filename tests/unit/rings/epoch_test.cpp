@@ -1,5 +1,5 @@
-// Epochs (base/epoch.hpp): a reader does not use an object that a writer has removed before its fence. The tests with threads are
-// for -Db_sanitize=thread.
+// Tests of epochs (base/epoch.hpp). After a writer has removed an object and fenced, no reader may use the object.
+// The tests with threads need -Db_sanitize=thread to detect all races.
 #include "base/epoch.hpp"
 
 #include <gtest/gtest.h>
@@ -66,8 +66,8 @@ TEST(Epoch, AReaderLetsGoBeforeItPassesAndOnlyThen) {
     EXPECT_EQ(times, 2);
 }
 
-/// A table of one entry. The writer replaces the object, fences, and then writes to the old object. A reader that still uses the
-/// old object sees a != b, or the thread sanitizer reports the race.
+/// A table with one entry. The writer replaces the object, fences, and then writes to the old object. If a reader
+/// still uses the old object, the reader reads a != b, or the thread sanitizer reports the race.
 struct Table {
     struct Object {
         uint64_t a = 0, b = 0;  ///< equal while the object is in the table
@@ -76,7 +76,8 @@ struct Table {
     std::atomic<Object*> entry{&objects[0]};
 };
 
-/// Two readers use the table while this thread replaces its object. Each reader rests after every `rests`-th round; 0: never.
+/// Two readers use the table while this thread replaces its object. Each reader rests after every `rests`-th round. 0
+/// means never.
 void use_while_it_changes(uint32_t rests) {
     constexpr uint64_t kFences = 3000;
     Table table;
@@ -86,7 +87,7 @@ void use_while_it_changes(uint32_t rests) {
     std::array<uint64_t, 2> wrong{};
     const auto read = [&](size_t which) {
         EpochReader& reader = readers[which];
-        const Table::Object* kept = nullptr;  // kept from round to round
+        const Table::Object* kept = nullptr;  // the reader keeps this reference from round to round
         reader.rouse();
         for (uint32_t round = 1; !stop.load(std::memory_order_relaxed); ++round) {
             reader.note(epoch, [&] { kept = nullptr; });

@@ -1,4 +1,4 @@
-// Plain memory laid out as rings, with both ends of each ring.
+// Heap memory with the layout of rings, and both ends of each ring.
 #pragma once
 
 #include <cstdlib>
@@ -31,7 +31,7 @@ inline CqLane lane_in(std::byte* memory, uint32_t depth) {
     return l;
 }
 
-/// A CQ with its memory and both ends.
+/// A CQ with its memory and both ends of its ring.
 struct CqPair {
     Block memory;
     Cq cq;
@@ -59,7 +59,8 @@ struct CqPair {
         completions.write_out();
         return result;
     }
-    /// Returns the wr_id of the next entry; -1 if there is none, -2 if the byte_len of the entry does not fit its wr_id.
+    /// Returns the wr_id of the next entry. Returns -1 if there is no entry, and -2 if the byte_len of the entry does
+    /// not match its wr_id.
     int64_t poll() {
         const abi::Cqe* e = client.peek();
         if (e == nullptr) return -1;
@@ -69,7 +70,7 @@ struct CqPair {
     }
 };
 
-/// A send queue with both ends.
+/// A send queue with its memory and both ends of its ring.
 struct SqPair {
     Block memory;
     abi::SqProducer client;
@@ -84,7 +85,8 @@ struct SqPair {
     }
 };
 
-/// Goes idle on one queue. The engine does this for many queues with one fence.
+/// Makes one queue idle, which means that the engine no longer polls it. An engine does this for many queues with one
+/// fence.
 inline bool go_idle(const SqView& sq, uint32_t taken) {
     announce_idle(sq);
     std::atomic_thread_fence(std::memory_order_seq_cst);

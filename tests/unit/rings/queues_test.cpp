@@ -25,7 +25,7 @@ TEST(CqLaneTest, IndexWrapsAt32Bits) {
     p.cq.lanes[0].produced = p.cq.lanes[0].consumer_seen = 0xfffffffe;
     p.cq.lanes[0].shared->consumer = 0xfffffffe;
     p.client.index[0] = 0xfffffffe;
-    p.cq.lanes[0].entries[3].seq = 0xfffffffc;  // from before the ring wrapped; the entry at index 0xffffffff will have seq 0
+    p.cq.lanes[0].entries[3].seq = 0xfffffffc;  // a value of an earlier wrap; the entry at index 0xffffffff will get seq 0
     for (uint64_t i = 0; i < 4; ++i) ASSERT_EQ(p.push(i), PushResult::ok);
     for (int64_t i = 0; i < 4; ++i) ASSERT_EQ(p.poll(), i);
     for (uint64_t i = 4; i < 20; ++i) {
@@ -46,7 +46,7 @@ TEST(CqLaneTest, ASleeperIsTakenOnceAndALiarIsSeldomBelieved) {
     EXPECT_FALSE(take_sleeper(p.cq, lane));
     EXPECT_EQ(p.client.prepare_sleep(), nullptr) << "there is an entry";
     uint32_t believed = 0;
-    for (int i = 0; i < 1000; ++i) {  // no thread ever sleeps on the word
+    for (int i = 0; i < 1000; ++i) {  // no thread sleeps on the word in this loop
         p.cq.shared->sleeping = 1;
         if (!take_sleeper(p.cq, lane)) continue;
         Sleeper{word, &lane}.woke(false);
@@ -60,7 +60,8 @@ TEST(CqLaneTest, ASleeperIsTakenOnceAndALiarIsSeldomBelieved) {
     }
 }
 
-// An engine writes the entries of a round together. If the batch is full, the batch is written at once, in order.
+// An engine collects the entries of a round in a batch and writes them together. If the batch is full, the engine
+// writes the batch at once. The entries stay in order.
 TEST(CqLaneTest, EntriesOfARoundAreSeenWhenTheyAreWrittenOut) {
     CqPair first(1, 128), second(1, 128);
     Completions round;
@@ -82,7 +83,7 @@ TEST(CqLaneTest, EntriesOfARoundAreSeenWhenTheyAreWrittenOut) {
     EXPECT_EQ(second.poll(), -1);
 }
 
-// A reserved entry counts as used, even if it is not written yet.
+// An entry in the batch counts as used, although it is not written to the ring yet.
 TEST(CqLaneTest, EntriesThatAreNotWrittenYetCountAsThere) {
     CqPair p(1, 4);
     Completions round;
@@ -91,7 +92,8 @@ TEST(CqLaneTest, EntriesThatAreNotWrittenYetCountAsThere) {
     EXPECT_EQ(rings::push(p.cq, 0, e, round), PushResult::overrun);
 }
 
-// CQ error (IBA 11.6.3.2): an overrun is detected exactly, and entries that were complete before can still be polled.
+// A CQ error (IBA 11.6.3.2). The overrun must be detected at exactly the first excess entry. The client must still be
+// able to poll earlier entries.
 TEST(CqLaneTest, OverrunIsExactAndLosesNothingAlreadyThere) {
     CqPair p(1, 8);
     for (uint64_t i = 0; i < 8; ++i) ASSERT_EQ(p.push(i), PushResult::ok);
@@ -124,7 +126,7 @@ TEST(CqLaneTest, IgnoredOverrunDropsTheNewEntry) {
     EXPECT_EQ(p.poll(), -1);
 }
 
-// `consumer` is in memory that the client writes. Impossible values count as "nothing polled".
+// The client can write any value to `consumer`. An impossible value must count as "nothing polled".
 TEST(CqLaneTest, HostileConsumerCannotMakeRoomThatIsNotThere) {
     for (uint32_t lie : {9u, 100u, 0x80000000u, 0xffffffffu, 0xfffffff8u}) {
         CqPair p(1, 8);
@@ -212,7 +214,7 @@ TEST_F(NotifyTest, SolicitedOnlyWaitsForASolicitedEntry) {
     EXPECT_EQ(fired(), 0u);
     EXPECT_TRUE(notify(p.cq, true, events));
     EXPECT_EQ(fired(), 1u);
-    p.client.arm(false);  // bit 0 is cleared again
+    p.client.arm(false);  // arm(false) clears bit 0 again
     notify(p.cq, false, events);
     EXPECT_EQ(fired(), 1u);
 }
@@ -288,7 +290,7 @@ TEST(MoveLane, RefusesLiesAndTooSmallRings) {
     for (int64_t i = 0; i < 4; ++i) EXPECT_EQ(p.poll(), i);
 }
 
-/// A receive queue with its memory and rocid's view of it.
+/// A receive queue with its memory and rocid's view of the queue.
 struct Queue {
     static constexpr uint32_t kStride = 32;
     Block memory;
@@ -309,14 +311,15 @@ struct Queue {
     }
 };
 
-/// Writes work requests up to `end`. The wr_id of each is its index.
+/// Writes work requests up to index `end`. The wr_id of each request is its index.
 void fill_to(SqPair& q, uint32_t end) {
     for (; q.client.head != end; ++q.client.head) q.client.slot(q.client.head)->wr_id = q.client.head;
 }
 
 TEST(SendQueue, WhatIsWrittenIsPostedWhenItIsPublished) {
     SqPair q(4, 64);
-    q.client.head = q.client.published = q.client.tail = 0xfffffffa;  // the indices overflow, the ring wraps several times
+    // Near 2^32: the indices overflow and the ring wraps several times.
+    q.client.head = q.client.published = q.client.tail = 0xfffffffa;
     for (uint32_t i = q.client.head; i != 6; i += 2) {
         fill_to(q, i + 2);
         EXPECT_FALSE(q.view.posted(i));
@@ -329,7 +332,7 @@ TEST(SendQueue, WhatIsWrittenIsPostedWhenItIsPublished) {
 TEST(SendQueue, WhatWasGivenUpIsNotPosted) {
     SqPair q(4, 64);
     fill_to(q, 3);
-    q.client.head = 1;  // like ibv_wr_abort after two more requests
+    q.client.head = 1;  // as after ibv_wr_abort of two more requests
     (void)q.client.publish();
     EXPECT_TRUE(q.view.posted(0));
     EXPECT_FALSE(q.view.posted(1) || q.view.posted(2));

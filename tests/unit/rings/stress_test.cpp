@@ -1,5 +1,5 @@
-// Two threads use the rings like a client and rocid. No entry is lost or duplicated, and there is no data race (to be run with
-// -Db_sanitize=thread).
+// Two threads use the rings as a client and rocid do. No entry may be lost or duplicated. With -Db_sanitize=thread,
+// no data race may be reported.
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -10,8 +10,9 @@
 namespace roci::rings {
 namespace {
 
-// The producer does not check for a free entry. Credits limit the producer as work queues do: one entry per WQE, returned after
-// polling. The credits are read relaxed, so that only the ring's own ordering protects the entries.
+// The producer does not check for a free entry. As in work queues, the producer needs a credit per entry, which the
+// consumer returns after polling. The credits are read with relaxed order, so that only the order of the ring itself
+// protects the entries.
 TEST(Stress, CqLaneDeliversEachEntryOnceInOrder) {
     constexpr uint64_t kEntries = 200000;
     constexpr uint32_t kDepth = 16;
@@ -36,7 +37,8 @@ TEST(Stress, CqLaneDeliversEachEntryOnceInOrder) {
     EXPECT_FALSE(p.cq.dead);
 }
 
-// The client sleeps until an event if it finds nothing after arming. A lost event would make the test hang until its timeout.
+// The client arms the CQ. If it then finds no entry, it sleeps until an event. A lost event would make the test hang
+// until its timeout.
 TEST(Stress, ArmAndNotifyLoseNoEvent) {
     constexpr uint64_t kEntries = 50000;
     CqPair p(2, 16);
@@ -48,7 +50,7 @@ TEST(Stress, ArmAndNotifyLoseNoEvent) {
             while (i - polled.load(std::memory_order_relaxed) >= 16) std::this_thread::yield();
             ASSERT_EQ(p.push(i, uint32_t(i & 1)), PushResult::ok);
             while (!notify(p.cq, false, events)) std::this_thread::yield();
-            // Sometimes lets the client poll all entries and go to sleep.
+            // Sometimes waits until the client has polled all entries and sleeps.
             if (i % 64 == 0)
                 while (!client_waits.load() && polled.load() != i + 1) std::this_thread::yield();
         }
@@ -71,7 +73,8 @@ TEST(Stress, ArmAndNotifyLoseNoEvent) {
         client_waits = false;
         ++slept;
     }
-    // Unused events fill the ring. The engine waits with its last events until this loop has removed some.
+    // Events that nobody has read fill the ring. The engine waits with its last events until this loop has removed
+    // some events.
     for (io::Event e; !engine_done.load();)
         if (!events.pop(e)) std::this_thread::yield();
     engine.join();
@@ -79,8 +82,8 @@ TEST(Stress, ArmAndNotifyLoseNoEvent) {
     EXPECT_GT(slept, 0u);
 }
 
-// rocid stops polling the queue whenever it finds nothing, and then relies on the doorbell alone. A lost doorbell would make the
-// test hang.
+// rocid stops polling the queue whenever it finds no work, and then relies on the doorbell alone. A lost doorbell
+// would make the test hang.
 TEST(Stress, SendQueueAndDoorbellLoseNoWork) {
     constexpr uint64_t kWqes = 100000;
     constexpr uint32_t kSlot = 777;

@@ -1,4 +1,5 @@
-// The request for short time slices. Each test makes the request in a new thread, because the thread keeps the slice.
+// Tests of the request for short time slices. A thread keeps its time slice, so each test makes the request in a new
+// thread.
 #include "abi/time_slice.hpp"
 
 #include <gtest/gtest.h>
@@ -8,7 +9,7 @@
 namespace roci::abi {
 namespace {
 
-struct Attributes {  // struct sched_attr, which linux/sched/types.h declares beside a second sched_param
+struct Attributes {  // struct sched_attr; linux/sched/types.h would also declare a second sched_param
     uint32_t size, policy;
     uint64_t flags;
     int32_t nice;

@@ -1,5 +1,6 @@
 #pragma once
-/// Plays rocid: maps the files of the pieces and accesses registered ranges through these mappings.
+/// Registers memory and takes the role of rocid: maps the files of the pieces and accesses registered ranges through
+/// these mappings.
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -22,7 +23,7 @@ inline constexpr size_t kPage = 4096;
 
 inline uint64_t number(const void* p) { return reinterpret_cast<uint64_t>(p); }
 
-/// A registration and rocid's mappings of it.
+/// A registration, and mappings of its pieces like those of rocid.
 class Registration {
 public:
     explicit Registration(void* address, size_t length, bool need_write = true) : address_(number(address)), length_(length) {
@@ -41,7 +42,7 @@ public:
         token = 0;
     }
 
-    /// Returns true if the pieces are ascending, without gaps, and cover exactly the range.
+    /// Returns true if the pieces are in ascending order, have no gaps, and cover exactly the range.
     bool covers() const {
         uint64_t at = address_;
         for (const Piece& piece : pieces) {
@@ -64,7 +65,8 @@ public:
         return !pieces.empty();
     }
 
-    /// Returns the address in rocid's mapping of the byte at `offset` of the range, or nullptr if the byte is not shared.
+    /// Returns the address of the byte at `offset` of the range in rocid's mapping. Returns nullptr if the byte is
+    /// not shared.
     char* at(size_t offset) {
         for (const Piece& piece : pieces) {
             const uint64_t address = address_ + offset;
@@ -80,7 +82,8 @@ public:
         }
         return bytes;
     }
-    /// Returns true if each side sees the writes of the other, at the first, a middle and the last byte of every piece.
+    /// Returns true if each side reads what the other side writes. Tests the first, a middle and the last byte of
+    /// every piece.
     bool mirrors() {
         for (const Piece& piece : pieces) {
             for (const uint64_t offset : {uint64_t{0}, piece.length / 2, piece.length - 1}) {
@@ -119,7 +122,7 @@ inline char* map_anonymous(size_t bytes, int protection = PROT_READ | PROT_WRITE
     return p == MAP_FAILED ? nullptr : static_cast<char*>(p);
 }
 
-/// Writes a pattern that differs per position, so that a page in a wrong place is detected.
+/// Writes a pattern whose bytes depend on their positions, so that a page in a wrong place is detected.
 inline void fill(char* p, size_t bytes, unsigned seed = 1) {
     for (size_t i = 0; i < bytes; i++) p[i] = static_cast<char>((i * 31 + (i >> 12) * 7 + seed) % 251 + 1);
 }
@@ -130,8 +133,8 @@ inline bool filled(const char* p, size_t bytes, unsigned seed = 1) {
     return true;
 }
 
-/// Runs `body` in a child process, for tests that change the process permanently. Returns true if `body` returned true and no
-/// expectation failed.
+/// Runs `body` in a child process, for tests that change the process permanently. Returns true if `body` returns true
+/// and no expectation fails in the child.
 inline bool in_child_process(const std::function<bool()>& body) {
     const pid_t pid = ::fork();
     if (pid == 0) {

@@ -1,4 +1,5 @@
-/// Private anonymous memory becomes shared with rocid without a visible change for the program.
+/// Registration turns private anonymous memory into memory that rocid shares. The program must notice no other
+/// change.
 
 #include <dirent.h>
 #include <malloc.h>
@@ -36,7 +37,7 @@ size_t vmas() {
     return count;
 }
 
-/// Returns the bytes of the page cache that the file of a piece uses.
+/// Returns the number of bytes in the page cache that belong to the file of a piece.
 uint64_t allocated(const Piece& piece) {
     struct stat st {};
     ::fstat(piece.fd, &st);
@@ -79,7 +80,7 @@ namespace {
 
 constexpr size_t kHuge = 2 << 20;
 
-/// Returns `bytes` of memory that are aligned to a huge page, as a part of a larger mapping.
+/// Returns `bytes` of memory that begin at a huge page boundary. The memory is a part of a larger mapping.
 char* map_huge(size_t bytes) {
     const uint64_t at = number(map_anonymous(bytes + kHuge));
     char* p = pointer<char>((at + kHuge - 1) / kHuge * kHuge);
@@ -87,7 +88,7 @@ char* map_huge(size_t bytes) {
     return p;
 }
 
-/// Returns the sum in KiB of one field of /proc/self/smaps, over the mappings that begin in the range.
+/// Returns the sum in KiB of one field of /proc/self/smaps over the mappings that begin in the range.
 uint64_t in_smaps(const char* name, const char* from, size_t bytes) {
     std::ifstream smaps("/proc/self/smaps");
     uint64_t sum = 0;
@@ -103,14 +104,15 @@ uint64_t in_smaps(const char* name, const char* from, size_t bytes) {
 
 constexpr int kCollapse = 25;  ///< MADV_COLLAPSE
 
-/// The results of all requests of this process for a huge page.
+/// The numbers of granted and denied requests of this process for a huge page.
 struct Collapses {
     std::atomic<int> made{0}, denied{0};
 } collapses;
 
 }  // namespace
 
-/// Takes the place of the C library's madvise(), also for calls from the library under test, and counts requests for huge pages.
+/// Replaces the C library's madvise(), also for calls from the library under test. Counts the requests for huge
+/// pages.
 extern "C" int madvise(void* address, size_t length, int advice) noexcept {
     const int result = static_cast<int>(::syscall(SYS_madvise, address, length, advice));
     if (advice == kCollapse) ++(result == 0 ? collapses.made : collapses.denied);
@@ -132,8 +134,8 @@ bool can_collapse() {
     return done;
 }
 
-/// Counts the steps of a move, and the steps whose pages are untouched at the call of freeze(). Then freeze() can write to a
-/// page, like a thread that writes shortly before the freeze.
+/// Counts the steps of a move, and the steps whose pages no thread has touched before the call of freeze(). On
+/// request, freeze() then writes to a page, like a thread that writes shortly before the freeze.
 class WatchingFreezer final : public Freezer {
 public:
     explicit WatchingFreezer(char* written = nullptr) : written_(written) {}
@@ -153,8 +155,8 @@ private:
     char* written_;
 };
 
-/// Counts the steps of a move by userfaultfd, and the ranges that are moved as a whole. keep_out() can first write to a page,
-/// like a thread that writes shortly before the call.
+/// Counts the steps of a move that uses userfaultfd, and the ranges that are moved as a whole. On request, keep_out()
+/// first writes to a page, like a thread that writes shortly before the call.
 class CountingFreezer final : public Freezer {
 public:
     explicit CountingFreezer(std::unique_ptr<Freezer> real) : real_(std::move(real)) {}
@@ -240,7 +242,7 @@ TEST(Adopt, HugePagesStayHuge) {
     ASSERT_TRUE(r.all_shared());
     EXPECT_TRUE(filled(p, bytes));
     EXPECT_TRUE(r.mirrors());
-    const bool denied = collapses.denied != denied_before;  // the library then makes no further request
+    const bool denied = collapses.denied != denied_before;  // after a denied request the library makes no further request
     if (!denied) {
         EXPECT_EQ(collapses.made - before, int(bytes / kHuge));
         // The first page has its own mapping (forbid_growth), so the first huge page is mapped in parts.
@@ -270,7 +272,8 @@ TEST(Adopt, UntouchedPagesAreNotLookedInto) {
     p[kHuge] = 't';
     const int fd = ::memfd_create("test", MFD_CLOEXEC);
     ASSERT_EQ(::ftruncate(fd, static_cast<off_t>(bytes)), 0);
-    WatchingFreezer freezer(p + 3 * kHuge + 5 * kPage);  // writes to this page after the state of the pages was read
+    // The freezer writes to this page after move_pages() has read the state of the pages.
+    WatchingFreezer freezer(p + 3 * kHuge + 5 * kPage);
     EXPECT_EQ(move_pages({number(p), bytes, PROT_READ | PROT_WRITE, false, fd, 0}, freezer), bytes);
     EXPECT_EQ(freezer.steps, 4);
     EXPECT_EQ(freezer.untouched, 3) << "pages were brought in before they were frozen";
@@ -297,7 +300,7 @@ TEST(Adopt, UntouchedPagesStayHoles) {
     ASSERT_TRUE(r.all_shared());
     EXPECT_LE(allocated(r.pieces[0]), 16 * kPage);
     EXPECT_EQ(*r.at(bytes / 2), 42);
-    p[17] = 3;  // writes to a page that was a hole
+    p[17] = 3;  // this page was a hole
     EXPECT_EQ(*r.at(17), 3);
     EXPECT_TRUE(r.mirrors());
     ::munmap(p, bytes);
@@ -498,7 +501,8 @@ TEST(Adopt, DescriptorsClosedByTheProgramAreNotHandedOut) {
         {
             Registration r(p, 4 * kPage);
             if (!r.all_shared()) return false;
-            ::dup2(::open("/dev/null", O_RDWR), r.pieces[0].fd);  // a daemon may close all descriptors and then open others
+            // A daemon may close all its descriptors and then open other files.
+            ::dup2(::open("/dev/null", O_RDWR), r.pieces[0].fd);
         }
         Registration again(p, 8 * kPage);
         return again.all_shared() && again.covers() && again.mirrors() && filled(p, 8 * kPage);

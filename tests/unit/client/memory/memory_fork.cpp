@@ -1,4 +1,4 @@
-/// A child of fork() has its own copy of registered memory from the moment at which fork() returns.
+/// After fork() returns, the child must have its own copy of registered memory.
 
 #include <spawn.h>
 #include <sys/resource.h>
@@ -23,7 +23,7 @@ bool ended_well(pid_t pid) {
 }  // namespace
 
 TEST(Fork, WritesReachNeitherSide) {
-    const size_t bytes = 40 << 20;  // large enough for a file of its own; `small` is in a pool file
+    const size_t bytes = 40 << 20;  // large enough for its own file; `small` is in a file that several blocks share
     char* big = map_anonymous(bytes);
     char* small = static_cast<char*>(std::malloc(10'000));
     fill(big, bytes);
@@ -35,7 +35,7 @@ TEST(Fork, WritesReachNeitherSide) {
     const pid_t pid = ::fork();
     if (pid == 0) {
         char byte;
-        bool good = ::read(go[0], &byte, 1) == 1;  // waits until the parent has written
+        bool good = ::read(go[0], &byte, 1) == 1;  // waits until the parent has written to the memory
         good = good && filled(big, bytes) && filled(small, 10'000, 9);
         std::memset(big, 'c', bytes);
         std::memset(small, 'c', 10'000);
@@ -83,7 +83,7 @@ TEST(Fork, ChildCanRegisterAndForkAgain) {
     ASSERT_TRUE(parent.all_shared());
     EXPECT_TRUE(in_child_process([&] {
         if (usage().tokens != 0 || usage().files != 0) return false;
-        release(parent.token);  // the child ignores an inherited token
+        release(parent.token);  // a token of the parent must have no effect in the child
         Registration mine(p, 50'000);
         if (!mine.all_shared() || !mine.mirrors() || !filled(p, 50'000)) return false;
         if (mine.token == parent.token || mine.pieces[0].id == parent.pieces[0].id) return false;
@@ -100,8 +100,8 @@ TEST(Fork, ChildCanRegisterAndForkAgain) {
     std::free(p);
 }
 
-/// After a raw fork system call the library must read the table of mappings of the child, not of the parent. This test adopts no
-/// heap memory, because both processes would write to it.
+/// After a raw fork system call the library must read the table of the child's mappings, and not that of the parent.
+/// The test registers no heap memory, because both processes would write to this memory.
 TEST(Fork, ChildWithoutHandlersCanRegister) {
     EXPECT_TRUE(in_child_process([] {
         char* before = map_anonymous(kPage);
@@ -116,7 +116,7 @@ TEST(Fork, ChildWithoutHandlersCanRegister) {
     }));
 }
 
-/// After fork() both processes of a program continue, with many adopted pages on the heap.
+/// After fork() both processes must continue to use the heap, although many of its pages are registered.
 TEST(Fork, HeapGoesOnInBoth) {
     struct Object {
         char* p;
@@ -217,7 +217,7 @@ TEST(Fork, ReleasedAndGivenUpMemoryIsPrivateInTheChildToo) {
     ::munmap(p, bytes);
 }
 
-/// A child that aborts because it cannot copy the memory must not block its parent.
+/// A child aborts if it cannot copy the memory. The aborted child must not block its parent.
 TEST(Fork, ParentSurvivesTheChildsDeath) {
     const size_t bytes = 64 << 20;
     char* p = map_anonymous(bytes);
@@ -225,7 +225,7 @@ TEST(Fork, ParentSurvivesTheChildsDeath) {
     Registration r(p, bytes);
     EXPECT_TRUE(in_child_process([&] {
         Registration own(p, bytes);
-        rlimit limit{1 << 20, 1 << 20};  // the copy cannot be allocated
+        rlimit limit{1 << 20, 1 << 20};  // the child cannot allocate its copy
         ::setrlimit(RLIMIT_AS, &limit);
         const auto start = std::chrono::steady_clock::now();
         ::freopen("/dev/null", "w", stderr);
@@ -257,7 +257,7 @@ TEST(Fork, SpawnAndVforkNeedNothing) {
 
 TEST(Fork, FromAThreadWithItsOwnArena) {
     std::thread([] {
-        char* p = static_cast<char*>(std::malloc(100));  // near the head of the arena
+        char* p = static_cast<char*>(std::malloc(100));  // a block near the head of the arena
         char* q = static_cast<char*>(std::malloc(30'000));
         fill(p, 100);
         fill(q, 30'000, 5);

@@ -1,5 +1,5 @@
-/// The program unmaps, replaces, moves, grows and frees registered memory. A registration must not return stale memory, and the
-/// library must not keep memory that is no longer mapped.
+/// The program unmaps, replaces, moves, grows and frees registered memory. A later registration must not return
+/// memory that has been replaced. The library must not keep memory that is no longer mapped.
 
 #include <malloc.h>
 
@@ -23,12 +23,13 @@ char* map_at(char* address, size_t bytes) {
     return static_cast<char*>(::mmap(address, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0));
 }
 
-/// Returns the bytes that the files of registered memory use. The kernel keeps a file as long as this process has a descriptor or
-/// a mapping of the file. Without a descriptor st_blocks cannot be read, so the mappings of such a file count with their length.
+/// Returns the number of bytes that the files of registered memory use. The kernel keeps a file as long as this
+/// process has a descriptor or a mapping of the file. Without a descriptor st_blocks cannot be read. So the function
+/// counts the lengths of the mappings of such a file.
 uint64_t adopted_memory() {
     std::map<uint64_t, uint64_t> files;  // bytes by inode
     for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
-        std::error_code closed;  // the descriptor of the iterator
+        std::error_code closed;  // read_symlink fails for the descriptor of the iterator
         struct stat st {};
         const auto target = std::filesystem::read_symlink(entry.path(), closed);
         if (!closed && target == kMapsName && ::stat(entry.path().c_str(), &st) == 0)
@@ -47,7 +48,7 @@ uint64_t adopted_memory() {
     return sum;
 }
 
-/// Returns the bytes of the range that are in memory.
+/// Returns the number of bytes of the range whose pages are in memory.
 uint64_t resident(char* p, size_t bytes) {
     std::vector<unsigned char> pages(bytes / kPage);
     EXPECT_EQ(::mincore(p, bytes, pages.data()), 0);
@@ -96,7 +97,7 @@ TEST_P(Mappings, HolesPunchedByTheProgram) {
     fill(p + 10 * kPage, 3 * kPage, 77);
     Registration r(p, pages * kPage);
     ASSERT_TRUE(r.all_shared());
-    // There may be one piece or three, because the new pages may get the file offsets of the old ones.
+    // The range has one piece or three pieces, because the new pages may get the file offsets of the old pages.
     EXPECT_TRUE(r.covers() && r.mirrors());
     EXPECT_TRUE(filled(p + 10 * kPage, 3 * kPage, 77));
     const auto seen = r.read_back();
@@ -105,12 +106,13 @@ TEST_P(Mappings, HolesPunchedByTheProgram) {
     EXPECT_EQ(Registration(p, kPage).error, EFAULT);
 }
 
-/// Memory that an allocator assumes to be private is zero after MADV_DONTNEED, even if it is registered.
+/// An allocator assumes that its memory is private. After MADV_DONTNEED such memory must be zero, even if it is
+/// registered.
 TEST_P(Mappings, DontneedGivesZerosAndKeepsTheRegistration) {
     const size_t pages = 40;
     char* p = map_anonymous(pages * kPage);
     fill(p, pages * kPage);
-    Registration r(p + 4 * kPage, 20 * kPage);  // the other pages stay private
+    Registration r(p + 4 * kPage, 20 * kPage);  // the test registers 20 of the 40 pages; the other pages stay private
     ASSERT_TRUE(r.all_shared());
     ASSERT_EQ(advise(p + 2 * kPage, 10 * kPage, MADV_DONTNEED), 0);
     for (size_t i = 2 * kPage; i < 12 * kPage; ++i) ASSERT_EQ(p[i], 0) << i;
@@ -147,7 +149,8 @@ TEST_P(Mappings, MovedByMremap) {
     ::munmap(q, bytes);
 }
 
-/// realloc() grows large blocks by mremap(). An adopted mapping must not grow into the next pages of its file.
+/// realloc() grows large blocks by mremap(). The mapping of a registered block must not grow into the next pages of
+/// its file.
 TEST_P(Mappings, ReallocOfRegisteredMemory) {
     std::mt19937 random(5);
     for (int round = 0; round < 40; round++) {
@@ -163,7 +166,7 @@ TEST_P(Mappings, ReallocOfRegisteredMemory) {
             if (round % 2) {
                 Registration r(b.p, b.size);
                 ASSERT_TRUE(r.all_shared());
-            } else {  // registers the block piece by piece
+            } else {  // registers the block page by page
                 for (size_t at = 0; at < b.size; at += 4096) {
                     Registration r(b.p + at, std::min<size_t>(4096, b.size - at));
                     ASSERT_TRUE(r.all_shared());
@@ -192,7 +195,7 @@ TEST_P(Mappings, ReallocOfRegisteredMemory) {
 
 TEST_P(Mappings, FreedByMallocAndComeBack) {
     for (unsigned round = 0; round < 200; round++) {
-        const size_t size = 500'000;  // malloc() maps such a block, and free() unmaps it by an internal call of the C library
+        const size_t size = 500'000;  // malloc() maps such a block, and free() unmaps the block inside the C library
         char* p = static_cast<char*>(std::malloc(size));
         fill(p, size, round);
         Registration r(p, size);
@@ -270,7 +273,7 @@ TEST_P(Mappings, GivenUpMemoryIsAdoptedAgain) {
     }
 }
 
-/// If released memory exceeds kIdleBytes, munmap() of this memory must return it to the kernel at once.
+/// If the released memory exceeds kIdleBytes, munmap() of this memory must return the memory to the kernel at once.
 TEST_P(Mappings, FreeingAfterReleaseGivesBackMemory) {
     const size_t bytes = kIdleBytes * 2;
     char* p = map_anonymous(bytes);
@@ -280,7 +283,7 @@ TEST_P(Mappings, FreeingAfterReleaseGivesBackMemory) {
         Registration r(p, bytes);
         ASSERT_TRUE(r.all_shared());
     }
-    // Meanwhile the library may give up idle files of earlier tests, of kIdleBytes at most.
+    // During the test the library may free unused files of earlier tests, at most kIdleBytes.
     EXPECT_GE(adopted_memory(), bytes);
     EXPECT_EQ(resident(p, bytes), bytes) << "the program keeps its pages";
     ::munmap(p, bytes);

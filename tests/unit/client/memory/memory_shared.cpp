@@ -1,4 +1,5 @@
-/// Memory that is already shared must be passed by its file. Memory that cannot be shared must get a piece without a descriptor.
+/// For memory that is already shared, the library must pass the existing file. Memory that cannot be shared must get
+/// a piece without a descriptor.
 
 #include <sys/prctl.h>
 #include <sys/shm.h>

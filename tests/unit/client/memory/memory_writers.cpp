@@ -1,4 +1,4 @@
-/// Threads write while their memory is being registered. With each method of blocking writers, no update may be lost.
+/// Threads write to memory while the memory is being registered. Each method that blocks writers must lose no update.
 
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -17,7 +17,8 @@ using namespace roci::memory;
 
 namespace {
 
-/// Every writer increments its own word of every page and counts the increments. At the end each word must have that count.
+/// Each writer increments its own word of every page and counts the increments. At the end each word must be equal to
+/// its count.
 struct Storm {
     static constexpr size_t kWriters = 3;
 
@@ -75,7 +76,7 @@ bool storm_round(size_t pages) {
     return good;
 }
 
-/// Registers 100 bytes in one page after the other, while threads write to the other bytes of all pages.
+/// Registers 100 bytes in each page, one page after the other, while threads write to other bytes of all pages.
 bool storm_page_by_page(size_t pages) {
     char* p = map_anonymous(pages * kPage);
     Storm storm(p, pages);
@@ -100,10 +101,10 @@ bool many_rounds() {
     return storm_page_by_page(500);
 }
 
-/// A thread touches pages for the first time, in random order, while a long untouched range is registered.
+/// A thread touches untouched pages in scattered order, while the whole range is being registered.
 bool first_touches() {
     constexpr size_t kBytes = 256 << 20, kStride = 16 * kPage, kTouches = kBytes / kStride, kStep = 2039;
-    static_assert(kTouches % kStep != 0);  // a prime: every page has its turn
+    static_assert(kTouches % kStep != 0);  // kStep is a prime, so the thread touches every page
     char* p = map_anonymous(kBytes);
     std::atomic<size_t> touched{0};
     std::thread writer([&] {
@@ -137,7 +138,7 @@ bool with_way(const char* way, const std::function<bool()>& body) {
     });
 }
 
-/// Denies userfaultfd, as Docker's default profile does.
+/// Makes the system call userfaultfd fail, as in a container with Docker's default profile.
 bool deny_userfaultfd() {
     sock_filter code[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),  // seccomp_data.nr
@@ -186,8 +187,8 @@ TEST(Writers, NothingLostUnderAProfileThatDeniesUserfaultfd) {
     })) << "and where only userfaultfd is allowed, nothing is adopted";
 }
 
-/// A system call writes to a page while the page is moved. With privilege the kernel waits. Without privilege the call may fail
-/// with EFAULT, but no data may be lost silently.
+/// A system call writes to a page while the page is moved. If the library has the privilege for userfaultfd, the
+/// kernel waits. Otherwise the call may fail with EFAULT. In both cases no data may be lost silently.
 static void receive_during_adoption(unsigned& faults, unsigned& wrong) {
     const size_t pages = 2048;
     char* p = map_anonymous(pages * kPage);
@@ -269,7 +270,8 @@ bool register_one() {
     return r.all_shared() && storm.lost() == 0;
 }
 
-/// Returns true if an access to `bad` calls the program's handler. `bad` may be null, so UBSan's check is disabled.
+/// Returns true if an access to `bad` calls the handler of the program. `bad` may be null, so UBSan's check for null
+/// pointers is disabled.
 [[gnu::no_sanitize("null")]] bool fault_reaches_program(char* bad, bool write) {
     const int before = program_faults;
     if (sigsetjmp(back, 1) == 0) {
@@ -300,7 +302,7 @@ TEST(Writers, OtherFaultsGoToTheProgramsHandler) {
         if (!fault_reaches_program(readonly, true) || !fault_reaches_program(none, false) ||
             !fault_reaches_program(nullptr, true))
             return false;
-        set_program_handler();  // replaces the library's handler, which the next registration must install again
+        set_program_handler();  // replaces the library's handler; the next registration must install the library's handler again
         return register_one() && fault_reaches_program(readonly, true);
     }));
 }
@@ -324,7 +326,7 @@ TEST(Writers, AHandlerThatCallsOursBackDoesNotLoop) {
         ::setenv("ROCI_ADOPT", "mprotect", 1);
         static struct sigaction saved;
         if (!register_one()) ::_exit(1);
-        ::sigaction(SIGSEGV, nullptr, &saved);  // saves the library's handler
+        ::sigaction(SIGSEGV, nullptr, &saved);  // stores the library's handler in `saved`
         struct sigaction chained {};
         chained.sa_sigaction = [](int signal, siginfo_t* info, void* context) { saved.sa_sigaction(signal, info, context); };
         chained.sa_flags = SA_SIGINFO;
