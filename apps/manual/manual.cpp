@@ -7,9 +7,10 @@ const Entry kEnvironment[] = {
     {"ROCI_SOCKET",
      "The control socket of rocid. Default: /run/rocinante/rocid.sock. A set-user-ID program ignores the variable."},
     {"ROCI_LOG",
-     "1: the client libraries print one line on standard error for every call that rocid refuses. 0: they print nothing. Unset: "
-     "they "
-     "print the first refusal of each kind."},
+     "1: the client libraries print one line on standard error for every call that rocid refuses. 0: they print no refusals. "
+     "Unset: "
+     "they print the first refusal of each kind. Warnings that concern the whole program, for example that rocid has ended, are "
+     "always printed."},
     {"ROCI_ADOPT",
      "How ibv_reg_mr freezes the pages that it shares with rocid. uffd: by userfaultfd. mprotect: by write protection and a "
      "fault "

@@ -55,7 +55,7 @@ namespace roci::engine {
     X(reorder_duplicates, "frames dropped because a copy was kept already")                                 \
     X(reorder_beyond, "frames too far behind a missing one to be kept")                                     \
     X(reorder_share, "frames not kept because the QP had used its share of the pool")                       \
-    X(reorder_no_memory, "frames not kept because the pool was full")                                       \
+    X(reorder_no_memory, "frames not kept because memory was used up")                                      \
     X(reorder_late, "frames that arrived after they had been reported as missing")                          \
     X(reorder_freed, "kept frames freed without execution: QP stalled, reset or in error")                  \
     X(loss_inquiries, "inquiries sent to find out whether a peer sends loss reports")                       \

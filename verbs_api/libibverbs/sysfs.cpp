@@ -34,8 +34,8 @@ int read_text(const char* path, char* buffer, size_t size) {
     if (fd < 0) return -1;
     const ssize_t n = read(fd, buffer, size);
     close(fd);
-    if (n <= 0) return int(n);
-    if (buffer[n - 1] == '\n') {
+    if (n < 0 || size == 0) return -1;
+    if (n > 0 && buffer[n - 1] == '\n') {
         buffer[n - 1] = '\0';
         return int(n - 1);
     }

@@ -492,6 +492,8 @@ TEST(Sysfs, AnswersTheRdmacmVersionAndReadsRealFiles) {
     EXPECT_STREQ(text, "Linux");
     EXPECT_EQ(ibv_read_sysfs_file("/proc/sys/kernel", "ostype", text, 5), -1);
     EXPECT_EQ(ibv_read_sysfs_file("/nonexistent", "file", text, sizeof text), -1);
+    EXPECT_EQ(ibv_read_sysfs_file("/dev", "null", text, sizeof text), 0);
+    EXPECT_STREQ(text, "");
 }
 
 }  // namespace
