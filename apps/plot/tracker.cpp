@@ -84,6 +84,7 @@ void Tracker::restart(int64_t psn) {
     requests_.clear();
     responses_.clear();
     waiting_.clear();
+    reported_.clear();
     owed_.clear();
     owed_bytes_ = 0;
     response_next_ = psn;
@@ -193,6 +194,7 @@ void Tracker::prune() {
     while (responses_.size() > kMostRequests) responses_.erase(responses_.begin());
     while (holes_.size() > kMostRequests) holes_.erase(holes_.begin());
     while (waiting_.size() > kMostRequests) waiting_.erase(waiting_.begin());
+    while (reported_.size() > kMostRequests) reported_.erase(reported_.begin());
     for (; owed_.size() > kMostRequests; owed_.erase(owed_.begin())) owed_bytes_ -= owed_.begin()->second.bytes;
 }
 

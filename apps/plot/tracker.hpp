@@ -70,6 +70,7 @@ private:
 
     void acknowledgement(const Sighting& s, int64_t psn);
     void nak(const Sighting& s, int64_t psn);
+    void correct_reported(int64_t psn);
     void read_response(const Sighting& s, int64_t psn);
     void advance(int64_t time, int64_t psn);
     void measure(int64_t time, int64_t psn);
@@ -92,8 +93,10 @@ private:
     int64_t acked_ = -1;     ///< all PSNs up to this PSN are acknowledged
     int64_t last_psn_ = -2;  ///< last PSN of the previous request
     bool last_was_again_ = false;
-    int64_t back_from_ = 0, back_to_ = -1;   ///< PSNs that the requester repeats after a NAK; these packets may have arrived
-    std::set<int64_t> waiting_;              ///< PSNs of responses that are captured although an earlier response is missing
+    int64_t back_from_ = 0, back_to_ = -1;  ///< PSNs that the requester repeats after a NAK; these packets may have arrived
+    std::map<int64_t, uint32_t>
+        reported_;               ///< packets that a sequence NAK reported as lost: PSN → index of the event of that copy
+    std::set<int64_t> waiting_;  ///< PSNs of responses that are captured although an earlier response is missing
     std::map<int64_t, uint32_t> responses_;  ///< recent responses: PSN → index of the event of the newest copy
     int64_t response_next_ = 0;              ///< the PSN after the highest response
     int64_t last_response_ = -2;

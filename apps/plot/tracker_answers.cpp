@@ -52,7 +52,22 @@ void Tracker::nak(const Sighting& s, int64_t psn) {
     // If the requester sent the packet again while the NAK was in flight, the NAK reports the old copy, and the new copy is not
     // lost.
     Event& copy = out_.events[known->second.event];
-    if (known->second.copies == 1 || s.frame->time - copy.time >= least_rtt_.value_or(0)) mark_lost(copy);
+    if (known->second.copies == 1 || s.frame->time - copy.time >= least_rtt_.value_or(0)) {
+        mark_lost(copy);
+        reported_[psn] = known->second.event;
+    }
+}
+
+/// Corrects the losses that NAKs reported, after the acknowledgement of all PSNs up to `psn`. If no further copy of a reported
+/// packet was captured, the newest copy arrived: a slow NAK had reported an older copy.
+void Tracker::correct_reported(int64_t psn) {
+    for (; !reported_.empty() && reported_.begin()->first <= psn; reported_.erase(reported_.begin())) {
+        const auto [reported, event] = *reported_.begin();
+        const auto known = requests_.find(reported);
+        if (known == requests_.end() || known->second.event != event) continue;
+        out_.events[event].lost = false;
+        --out_.counts.lost;
+    }
 }
 
 void Tracker::read_response(const Sighting& s, int64_t psn) {
@@ -131,6 +146,7 @@ void Tracker::advance(int64_t time, int64_t psn) {
     progress_ = time;
     acked_ = psn;
     out_.acked.push_back({time, psn});
+    correct_reported(psn);
     uint64_t bytes = 0;
     while (!owed_.empty() && owed_.begin()->first <= psn) {
         const Owed& o = owed_.begin()->second;

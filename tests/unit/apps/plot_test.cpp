@@ -78,6 +78,21 @@ TEST(PlotStream, NakBehindARepairBelongsToTheFirstCopy) {
     EXPECT_EQ(s.counts.resent, 1u);
 }
 
+TEST(PlotStream, SlowNakBehindARepairBelongsToTheFirstCopy) {
+    const Stream s = requests_of(Frames{write(4), ack(4), write(5)} + writes(7, 20) + Frames{write(6)} + writes(27, 5) +
+                                 Frames{nak(6), ack(31)});
+    EXPECT_EQ(s.counts.lost, 1u);
+    EXPECT_EQ(s.counts.resent, 1u);
+    EXPECT_EQ(std::ranges::count_if(s.events, [](const Event& e) { return e.lost && wire_psn(e.psn) == 6; }), 1);
+}
+
+TEST(PlotStream, RepairThatANakReportsAndThatIsRepeatedIsLost) {
+    const Stream s = requests_of(Frames{write(4), ack(4), write(5)} + writes(7, 20) + Frames{write(6)} + writes(27, 5) +
+                                 Frames{nak(6), write(6), ack(31)});
+    EXPECT_EQ(s.counts.lost, 2u);
+    EXPECT_EQ(s.counts.resent, 2u);
+}
+
 TEST(PlotStream, GoBackNLosesOnePacket) {
     const Stream s = requests_of(writes(5, 6) + Frames{nak(6)} + writes(6, 5) + Frames{ack(10)});
     EXPECT_EQ(s.counts.lost, 1u);
