@@ -1,5 +1,5 @@
 // The requester converts send WQEs to request packets, in PSN order, as far as window, credits, fences and the limit of READs
-// and atomics permit. It also sends lost packets again (repair.cpp) and executes local operations on memory windows.
+// and atomics permit. It also sends lost packets again (repair.cpp) and executes local operations (local_operations.cpp).
 #include <cstring>
 
 #include "qp/reorder.hpp"
@@ -32,7 +32,7 @@ uint32_t most_in_flight(const Context& ctx, const Requester& rq) {
     return most + beside_repair(rq, most);
 }
 
-bool may_start(const Context& ctx, const Qp& qp, const SendRecord& r) {
+[[gnu::always_inline]] inline bool may_start(const Context& ctx, const Qp& qp, const SendRecord& r) {
     const Requester& rq = qp.requester;
     if (rq.window.in_flight() >= most_in_flight(ctx, rq)) return false;
     if (rq.queue.within_message() && r.kind != WorkKind::read) return true;
@@ -57,7 +57,8 @@ SgeList sges_of(const Context& ctx, const Qp& qp, const abi::SendWqe& w) {
 }
 
 /// Copies `length` bytes of the message, from position `offset` on, into the frame. Returns false if the memory cannot be read.
-bool gather(const Context& ctx, const Qp& qp, const abi::SendWqe& w, uint64_t offset, uint8_t* out, uint32_t length) {
+[[gnu::always_inline]] inline bool gather(const Context& ctx, const Qp& qp, const abi::SendWqe& w, uint64_t offset, uint8_t* out,
+                                          uint32_t length) {
     if (w.opcode == abi::WrOpcode::atomic_write) {
         std::memcpy(out, &w.compare_add, length);
         return true;
@@ -77,14 +78,15 @@ bool from_memory(const abi::SendWqe& w) {
 
 /// Completes a frame whose payload has been written. Fills in the IP checksums inside the payload if requested, then adds
 /// padding and the ICRC. Returns the frame's length.
-uint32_t seal(const abi::SendWqe& w, uint8_t* start, const wire::PathTemplate& path, uint8_t* payload, uint32_t length) {
+[[gnu::always_inline]] inline uint32_t seal(const abi::SendWqe& w, uint8_t* start, const wire::PathTemplate& path,
+                                            uint8_t* payload, uint32_t length) {
     if ((w.send_flags & abi::kSendIpCsum) != 0) wire::fill_ip_checksums(payload, length);
     return wire::finish_frame(start, path, payload, length);
 }
 
 /// Adds the payload and the ICRC behind the headers. Returns the frame's length, or 0 if the memory cannot be read directly.
-uint32_t finish(const Context& ctx, const Qp& qp, const abi::SendWqe& w, uint64_t offset, uint8_t* start,
-                const wire::PathTemplate& path, uint8_t* payload, uint32_t length) {
+[[gnu::always_inline]] inline uint32_t finish(const Context& ctx, const Qp& qp, const abi::SendWqe& w, uint64_t offset,
+                                              uint8_t* start, const wire::PathTemplate& path, uint8_t* payload, uint32_t length) {
     if (wire::copies_with_icrc(length) && from_memory(w)) {
         const mem::InPlace from = sges_of(ctx, qp, w).in_place(offset, length);
         if (from.data != nullptr) {
@@ -106,7 +108,8 @@ void fill_read(const Qp& qp, const abi::SendWqe& w, const SendRecord& r, Part pa
     h.dma_length = uint32_t(end - offset);
 }
 
-void fill_headers(const Qp& qp, const abi::SendWqe& w, const SendRecord& r, Part part, wire::TransportHeaders& h) {
+[[gnu::always_inline]] inline void fill_headers(const Qp& qp, const abi::SendWqe& w, const SendRecord& r, Part part,
+                                                wire::TransportHeaders& h) {
     const uint32_t packet = part.packet;
     const WorkInfo& info = work_info(w.opcode);
     h.opcode = wire::make_opcode(service_of(qp.spec.type), operation_at(info, r, packet));
@@ -162,7 +165,9 @@ struct Begun {
     const wire::PathTemplate* path = nullptr;
 };
 
-Begun begin(Context& ctx, Qp& qp, const SendRecord& r, Part part, uint32_t length, bool ack_request, io::TxFrame& frame) {
+/// Inlined into transmit(), because a call costs 45 instructions per short message.
+[[gnu::always_inline]] inline Begun begin(Context& ctx, Qp& qp, const SendRecord& r, Part part, uint32_t length, bool ack_request,
+                                          io::TxFrame& frame) {
     const abi::SendWqe& w = wqe(r);
     wire::TransportHeaders h;
     fill_headers(qp, w, r, part, h);
@@ -178,7 +183,8 @@ Begun begin(Context& ctx, Qp& qp, const SendRecord& r, Part part, uint32_t lengt
 }
 
 /// Starts the frame of a Middle packet. Builds the headers only for the first Middle packet of a message, then copies them.
-Begun begin_middle(Context& ctx, Qp& qp, const SendRecord& r, Part part, bool ack_request, io::TxFrame& frame, Middle& kept) {
+[[gnu::noinline]] Begun begin_middle(Context& ctx, Qp& qp, const SendRecord& r, Part part, bool ack_request, io::TxFrame& frame,
+                                     Middle& kept) {
     if (kept.message != &r) {
         const Begun b = begin(ctx, qp, r, part, qp.mtu, ack_request, frame);
         wire::keep_headers(kept.headers, b.start, *b.path, b.payload);
@@ -191,8 +197,8 @@ Begun begin_middle(Context& ctx, Qp& qp, const SendRecord& r, Part part, bool ac
 
 /// Completes the frame of a packet whose payload must be fetched from slow memory. The last packet of the fetched part requests
 /// an ACK, so that the ACK timeout does not expire while the next part is fetched.
-Step finish_slowly(Context& ctx, Qp& qp, SendRecord& r, Part part, uint32_t length, bool& ack_request, io::TxFrame& frame,
-                   Begun& b, uint32_t& bytes) {
+[[gnu::cold, gnu::noinline]] Step finish_slowly(Context& ctx, Qp& qp, SendRecord& r, Part part, uint32_t length,
+                                                bool& ack_request, io::TxFrame& frame, Begun& b, uint32_t& bytes) {
     const abi::SendWqe& w = wqe(r);
     const uint64_t offset = uint64_t(part.packet) << qp.mtu_shift;
     const Staged staged = stage_payload(ctx, qp, sges_of(ctx, qp, w), r.ssn, offset, length, r.length);
@@ -227,7 +233,8 @@ void measure(const Context& ctx, Qp& qp, Psn psn) {
 }
 
 /// Sends one frame. `again` is true for a retransmission.
-Step transmit(Context& ctx, Qp& qp, SendRecord& r, Part part, AckRequest request, bool again, Middle& kept) {
+[[gnu::always_inline]] inline Step transmit(Context& ctx, Qp& qp, SendRecord& r, Part part, AckRequest request, bool again,
+                                            Middle& kept) {
     Requester& rq = qp.requester;
     io::TxFrame* frame = ctx.out(qp).acquire();
     if (frame == nullptr) return Step::wait;
@@ -260,8 +267,14 @@ Step transmit(Context& ctx, Qp& qp, SendRecord& r, Part part, AckRequest request
     return Step::done;
 }
 
+/// Sends a lost packet again, with an ACK request.
+[[gnu::noinline]] Step transmit_again(Context& ctx, Qp& qp, SendRecord& r, Part part) {
+    Middle none;
+    return transmit(ctx, qp, r, part, AckRequest::yes, true, none);
+}
+
 /// Sends the packet at the cursor.
-Step send_one(Context& ctx, Qp& qp, SendRecord& r, Middle& kept) {
+[[gnu::always_inline]] inline Step send_one(Context& ctx, Qp& qp, SendRecord& r, Middle& kept) {
     Requester& rq = qp.requester;
     const Part part{rq.queue.packet(), r.packets - rq.queue.packet()};
     const AckRequest request = unacknowledged(qp.spec.type) ? AckRequest::no : AckRequest::if_due;
@@ -290,8 +303,7 @@ Step request_missing(Context& ctx, Qp& qp) {
     const uint32_t packet = psn_span(r->first_psn, hole.first);
     if (request && needs_response(r->kind)) hole.length = r->packets - packet;
     r->partly = r->partly || (needs_response(r->kind) && packet + hole.length != r->packets);
-    Middle none;
-    const Step step = transmit(ctx, qp, *r, {packet, hole.length}, AckRequest::yes, true, none);
+    const Step step = transmit_again(ctx, qp, *r, {packet, hole.length});
     if (step != Step::done) return step;
     m.request = m.request && !request;
     m.asked.add(hole, rq.window.highest_sent(), ctx.now);
@@ -313,8 +325,7 @@ Step repeat_reported_one(Context& ctx, Qp& qp) {
     }
     SendRecord* r = record_at(rq.queue.oldest(), hole.first);
     const Part part{psn_span(r->first_psn, hole.first), needs_response(r->kind) ? r->packets : 1};
-    Middle none;
-    const Step step = transmit(ctx, qp, *r, part, AckRequest::yes, true, none);
+    const Step step = transmit_again(ctx, qp, *r, part);
     if (step != Step::done) return step;
     repeated.add_next(hole.first, rq.window.highest_sent(), ctx.now);
     rq.window.repaired(std::min(psn_span(from, hole.first) + part.psns, rq.window.repair_left()));
@@ -344,8 +355,7 @@ Step send_repair(Context& ctx, Qp& qp) {
         if (answered) part.psns = std::min(part.psns, rq.window.repair_left());
         r->partly = r->partly || part.packet + part.psns != r->packets;
     }
-    Middle none;
-    const Step step = transmit(ctx, qp, *r, part, AckRequest::yes, true, none);
+    const Step step = transmit_again(ctx, qp, *r, part);
     if (step == Step::done) rq.window.repaired(std::min(part.psns, rq.window.repair_left()));
     return step;
 }
@@ -380,45 +390,13 @@ void complete_unacknowledged(Context& ctx, Qp& qp) {
     rq.window.acknowledge_all_sent();
 }
 
-Step invalidate(Context& ctx, Qp& qp, const abi::SendWqe& w, SendRecord& r) {
-    if (mem::in_use(ctx.shared->keys, Key{w.imm_or_inv})) return Step::wait;  // an access to slow memory uses the window
-    if (mem::invalidate_window(ctx.shared->keys, Key{w.imm_or_inv}, qp.spec.pd, qp.spec.qpn.value)) return Step::done;
-    r.fault = WcStatus::loc_qp_op_err;
-    return Step::fault;
-}
-
-Step bind(Context& ctx, Qp& qp, const abi::SendWqe& w, SendRecord& r) {
-    mem::BindRequest bind;
-    bind.fresh = Key{w.rkey};
-    bind.parent = Key{w.bind_mr_lkey};
-    bind.pd = qp.spec.pd;
-    bind.qpn = qp.spec.qpn.value;
-    bind.access = uint32_t(w.bind_access);
-    bind.iova = w.remote_addr;
-    bind.length = w.bind_length;
-    const mem::BindResult result = mem::bind_window(ctx.shared->keys, bind);
-    if (result == mem::BindResult::in_use) return Step::wait;
-    if (result == mem::BindResult::done) return Step::done;
-    r.fault = WcStatus::mw_bind_err;
-    return Step::fault;
-}
-
-/// Executes a bind or a local invalidate. Local operations are executed in order, before any later request is sent (IBA
-/// 10.8.3.3).
-Step execute_local(Context& ctx, Qp& qp, SendRecord& r) {
-    if (r.executed) return Step::done;
-    const abi::SendWqe& w = wqe(r);
-    const Step step = w.opcode == abi::WrOpcode::local_inv ? invalidate(ctx, qp, w, r) : bind(ctx, qp, w, r);
-    r.executed = step == Step::done;
-    return step;
-}
-
 /// Sends the packet at the cursor, or executes the local operation at the cursor.
 Step take_step(Context& ctx, Qp& qp, SendRecord& r, Middle& kept) {
     if (r.fault != WcStatus::success) return Step::fault;
     if (!may_start(ctx, qp, r)) return Step::wait;
     if (r.kind != WorkKind::local) return send_one(ctx, qp, r, kept);
-    if (const Step step = execute_local(ctx, qp, r); step != Step::done) return step;
+    const LocalResult result = execute_local(ctx, qp, r);
+    if (result != LocalResult::done) return result == LocalResult::waits ? Step::wait : Step::fault;
     qp.requester.queue.advance();
     ++kept.uncounted;
     retire_local(ctx, qp);

@@ -175,14 +175,15 @@ Placed place_send(Context& ctx, Qp& qp, const wire::Packet& p) {
     return {RequestFault::recv_protection, place_slowly(ctx, qp, SlowRole::request, p, to, part.payload, part.length)};
 }
 
-Placed place_write(Context& ctx, Qp& qp, const wire::Packet& p) {
+/// Stores the payload of a WRITE's packet. `grant` permits the packet's range already, or is empty.
+Placed place_write(Context& ctx, Qp& qp, const wire::Packet& p, Grant& grant) {
     Responder& rs = qp.responder;
     const bool last = p.info->has(wire::kLast | wire::kOnly);
     // The sum of the payload lengths must equal the length in the RETH (IBA 9.7.4.1.6).
     if (p.payload_length > rs.remaining || (last && p.payload_length != rs.remaining)) return {RequestFault::bad_length};
     if (!last && p.payload_length == rs.remaining) return {RequestFault::bad_length};
-    Grant grant;
-    if (!remote_memory(ctx, qp, p, rs.rkey, rs.va, p.payload_length, mem::kRemoteWrite, grant)) return {RequestFault::access};
+    if (grant.region == nullptr && !remote_memory(ctx, qp, p, rs.rkey, rs.va, p.payload_length, mem::kRemoteWrite, grant))
+        return {RequestFault::access};
     if (grant.region == nullptr) return {RequestFault::none};
     if (mem::copy_in(*grant.region, grant.va, reinterpret_cast<const std::byte*>(p.payload), p.payload_length))
         return {RequestFault::none};
@@ -205,10 +206,10 @@ RequestFault invalidate(Context& ctx, Qp& qp, const wire::Packet& p) {
     return done ? RequestFault::none : RequestFault::invalidation;
 }
 
-RequestFault whole_write_allowed(Context& ctx, Qp& qp, const wire::Packet& p) {
+/// Checks the length and the memory of a whole WRITE. Fills in `grant`.
+RequestFault whole_write_allowed(Context& ctx, Qp& qp, const wire::Packet& p, Grant& grant) {
     if (!p.info->has(wire::kReth)) return RequestFault::none;
     if (p.dma_length > kMaxMessage) return RequestFault::bad_length;
-    Grant grant;
     return remote_memory(ctx, qp, p, p.rkey, p.va, p.dma_length, mem::kRemoteWrite, grant) ? RequestFault::none
                                                                                            : RequestFault::access;
 }
@@ -259,16 +260,23 @@ bool ready_to_receive(Context& ctx, Qp& qp, const wire::Packet& p) {
     return fault(ctx, qp, RequestFault::not_allowed), false;
 }
 
+/// Checks a message that starts with this packet, and stores the payload. A WRITE's first packet needs no check of its own,
+/// because its range is a part of the whole WRITE's range.
+Placed place(Context& ctx, Qp& qp, const wire::Packet& p, bool starts) {
+    Grant grant;
+    if (starts) {
+        if (const RequestFault f = whole_write_allowed(ctx, qp, p, grant); f != RequestFault::none) return {f};
+        begin_message(qp, p);
+    }
+    return qp.responder.message_is_write ? place_write(ctx, qp, p, grant) : place_send(ctx, qp, p);
+}
+
 void execute_message(Context& ctx, Qp& qp, const wire::Packet& p) {
     Responder& rs = qp.responder;
     if (!ready_to_receive(ctx, qp, p)) return;
     if (!legal_length(qp, p)) return fault(ctx, qp, RequestFault::bad_length);
     const bool starts = p.info->has(wire::kFirst | wire::kOnly);
-    if (starts) {
-        if (const RequestFault f = whole_write_allowed(ctx, qp, p); f != RequestFault::none) return fault(ctx, qp, f);
-        begin_message(qp, p);
-    }
-    const Placed placed = rs.message_is_write ? place_write(ctx, qp, p) : place_send(ctx, qp, p);
+    const Placed placed = place(ctx, qp, p, starts);
     if (placed.fault == RequestFault::none) return finish_message(ctx, qp, p);
     if (placed.later == Placing::lost && starts) rs.in_message = false;
     if (placed.later == Placing::refused) fault(ctx, qp, placed.fault);

@@ -32,6 +32,16 @@ bool has_requests(const Context& ctx, const Qp& qp);
 /// run queue again.
 bool hold_back(Context& ctx, Qp& qp);
 
+// ---- local_operations.cpp: binds and invalidations of memory windows
+enum class LocalResult : uint8_t {
+    done,
+    waits,    ///< an access to slow memory uses the window; the caller must try again later
+    refused,  ///< SendRecord::fault contains the status
+};
+/// Executes the local operation `r`, unless it was executed already. Local operations are executed in order, before any later
+/// request is sent (IBA 10.8.3.3).
+LocalResult execute_local(Context& ctx, Qp& qp, SendRecord& r);
+
 // ---- completer.cpp: ACKs and responses to our requests
 /// Completes the executed local operations (memory windows) at the head of the send queue.
 void retire_local(Context& ctx, Qp& qp);

@@ -40,7 +40,7 @@ constexpr crc::Mask kIpv4 = mask_of(kIpv4Mask), kIpv6 = mask_of(kIpv6Mask);
 
 /// Computes the ICRC of a packet whose IPv4 header has options. Such packets are rare. Their headers can be longer than
 /// crc::Mask.
-uint32_t icrc_with_options(const uint8_t* l3, uint32_t length, uint32_t ip_header_length) {
+[[gnu::cold, gnu::noinline]] uint32_t icrc_with_options(const uint8_t* l3, uint32_t length, uint32_t ip_header_length) {
     uint8_t head[kMaxIpHeader + kTail];
     const uint32_t head_length = ip_header_length + kTail;
     std::memcpy(head, l3, head_length);
