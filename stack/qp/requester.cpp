@@ -148,8 +148,8 @@ enum class Step : uint8_t { done, skipped, wait, fault };
 
 enum class AckRequest : uint8_t { no, yes, if_due };
 
-/// State that lasts from one packet to the next within the QP's turn: the headers of a message's Middle packets, and the index
-/// of the first WQE that is not counted in tx_messages yet.
+/// State that lasts from one packet to the next within the QP's turn (run_queue.hpp): the headers of a message's Middle packets,
+/// and the index of the first WQE that is not counted in tx_messages yet.
 struct Middle {
     const SendRecord* message = nullptr;
     wire::RepeatedHeaders headers;
@@ -189,8 +189,8 @@ Begun begin_middle(Context& ctx, Qp& qp, const SendRecord& r, Part part, bool ac
     return {start, wire::repeat_headers(start, kept.headers, r.first_psn + part.packet, ack_request), &qp.path};
 }
 
-/// Completes the frame of a packet whose payload must be fetched from slow memory. The last packet of the fetched part requests
-/// an ACK, so that the ACK timeout does not expire while the next part is fetched.
+/// Completes the frame of a packet whose payload must be fetched from slow memory (mem/slow_memory.hpp). The last packet of the
+/// fetched part requests an ACK, so that the ACK timeout does not expire while the next part is fetched.
 Step finish_slowly(Context& ctx, Qp& qp, SendRecord& r, Part part, uint32_t length, bool& ack_request, io::TxFrame& frame,
                    Begun& b, uint32_t& bytes) {
     const abi::SendWqe& w = wqe(r);
@@ -358,7 +358,7 @@ uint32_t send_repairs(Context& ctx, Qp& qp, uint32_t quantum) {
         const Step step = send_repair(ctx, qp);
         if (step == Step::wait) return sent;
         if (step == Step::fault) {
-            roll_back(ctx, qp);  // the normal path then detects and reports the fault
+            roll_back(ctx, qp);  // then the packet is sent in the ordinary way, which detects and reports the fault
             return sent;
         }
         sent += step == Step::done;
@@ -381,7 +381,7 @@ void complete_unacknowledged(Context& ctx, Qp& qp) {
 }
 
 Step invalidate(Context& ctx, Qp& qp, const abi::SendWqe& w, SendRecord& r) {
-    if (mem::in_use(ctx.shared->keys, Key{w.imm_or_inv})) return Step::wait;  // an access to slow memory uses the window
+    if (mem::in_use(ctx.shared->keys, Key{w.imm_or_inv})) return Step::wait;  // an access to memory still uses the window
     if (mem::invalidate_window(ctx.shared->keys, Key{w.imm_or_inv}, qp.spec.pd, qp.spec.qpn.value)) return Step::done;
     r.fault = WcStatus::loc_qp_op_err;
     return Step::fault;
