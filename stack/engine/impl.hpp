@@ -1,4 +1,5 @@
-// The internals of the engine, which the source files of this folder share.
+// The internals of the engine, which the source files of this folder share. A turn is one call of a QP's requester or responder
+// (qp/run_queue.hpp).
 #pragma once
 
 #include <array>
