@@ -42,7 +42,7 @@ private:
     void service();
     void end_robbed_sessions();
     /// If a port has a kernel interface: starts to receive the kernel's reports about links, addresses and neighbours, and
-    /// connects the conductor to the kernel's routes, neighbour table and multicast groups.
+    /// connects the conductor (rocid's control thread) to the kernel's routes, neighbour table and multicast groups.
     void follow_kernel();
     void follow_addresses(int index);
     void serve_addresses(uint32_t device, std::span<const Gid> gids);
