@@ -104,7 +104,7 @@ struct Rig {
         const sim::QpOptions o{
             .max_send_wr = s.depth, .max_recv_wr = s.depth, .max_send_sge = 1, .max_recv_sge = 1, .max_inline = 0};
         for (uint32_t i = 0; i < s.qps; ++i) {
-            std::vector<sim::Qp*> a, b;  // the conductor distributes new QPs over the engines in turn
+            std::vector<sim::Qp*> a, b;  // the conductor (rocid's control thread) distributes new QPs over the engines in turn
             for (Lane& l : lanes) a.push_back(&left.create_qp(lpd, *l.left_cq, *l.left_cq, o));
             for (Lane& l : lanes) b.push_back(&right.create_qp(rpd, *l.right_cq, *l.right_cq, o));
             for (uint32_t e = 0; e < s.engines; ++e) {
