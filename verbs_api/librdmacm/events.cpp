@@ -125,7 +125,8 @@ bool process(Event& e, const abi::CmEventReply& r) {
 }
 
 /// Returns the id's group with this handle, or nullptr. rocid may report an event before the rdma_join_multicast() call that
-/// caused the event has stored the group. That call holds the id's mutex until then, so this function waits for it.
+/// caused the event has stored the group. That call holds the id's mutex until it has stored the group. So this function takes
+/// the mutex before it searches for the group.
 Group* find_group(Id& id, uint32_t handle) {
     pthread_mutex_lock(&id.mutex);
     Group* g = id.groups;
