@@ -76,7 +76,7 @@ private:
     std::unique_ptr<KernelNet> kernel_;
     std::vector<std::vector<host::DeviceAddress>> followed_;  ///< last known addresses of the interface, by device
     std::unique_ptr<host::Conductor> conductor_;
-    std::unique_ptr<TextRequest> status_request_;  ///< passes status texts from this thread to the metrics thread
+    std::unique_ptr<TextRequest> status_request_;  ///< passes status texts from the control thread to the metrics thread
     std::unique_ptr<MetricsServer> metrics_;
 };
 
