@@ -13,7 +13,7 @@ namespace {
 using abi::WcOpcode;
 using abi::WcStatus;
 
-/// If the client has not reported more than this number of unexpected messages as handled, completions carry the flag
+/// Limit of unexpected messages that the client has not yet reported as handled. Above this limit, completions carry the flag
 /// IBV_WC_TM_SYNC_REQ, which requests a report.
 constexpr uint32_t kMaxLag = 1u << 14;
 
