@@ -52,8 +52,8 @@ Range own_stack() {
     return cached = {page_floor(start), page_ceil(start + size)};
 }
 
-/// Returns true if the range contains pages to which this code writes while pages are frozen: the stack, the pages around the
-/// stack frame (a coroutine has its own stack), the page of errno, or the pages of the thread control block.
+/// Returns true if the range contains pages to which this code writes while pages are frozen (freeze.hpp): the stack, the pages
+/// around the stack frame (a coroutine has its own stack), the page of errno, or the pages of the thread control block.
 bool is_in_use_by_this_thread(const Range& range) {
     constexpr uint64_t kBelow = 64 << 10, kAbove = 16 << 10, kControlBlock = 2304;
     const auto frame = reinterpret_cast<uint64_t>(__builtin_frame_address(0));
