@@ -336,7 +336,8 @@ void ControlSocket::resume_paused() {
     }
 }
 
-/// Returns the milliseconds until the next paused connection may be read, but at most `timeout_ms` (-1: no limit).
+/// Returns the milliseconds until the next paused connection may be read, but at most `timeout_ms` (-1: no limit). If no
+/// connection is paused, returns `timeout_ms`.
 int ControlSocket::until_a_resumption(int timeout_ms) const {
     constexpr Nanos kMs = 1'000'000, kLongest = 60'000;
     if (paused_.empty()) return timeout_ms;
