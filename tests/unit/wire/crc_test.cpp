@@ -110,7 +110,7 @@ std::vector<const Kernel*> supported() {
     return out;
 }
 
-/// Only kernels of this processor can run. The test names the other kernels as skipped.
+/// If this processor cannot run one of the kernels, the test is skipped and names that kernel.
 TEST(CrcKernel, AreThoseOfThisProcessor) {
     std::string missing;
     for (const Kernel* k : kernels())
