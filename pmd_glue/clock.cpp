@@ -17,7 +17,7 @@ bool tsc_is_invariant() {
     constexpr unsigned kPowerLeaf = 0x80000007, kInvariantTsc = 1u << 8;
     return __get_cpuid(kPowerLeaf, &a, &b, &c, &d) != 0 && (d & kInvariantTsc) != 0;
 #else
-    return true;  // on other machines, the generic timer is invariant
+    return true;  // on ARMv8, the counter of the generic timer is invariant
 #endif
 }
 

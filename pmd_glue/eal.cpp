@@ -20,7 +20,7 @@ namespace {
 constexpr uint64_t kHugepage = 2 << 20;
 constexpr unsigned kHuge2M = 21u << 26;  // MFD_HUGE_2MB: the upper bits contain log2 of the page size
 
-unsigned lcore_of(uint32_t engine) { return engine + 1; }  // lcore 0 is the conductor's thread
+unsigned lcore_of(uint32_t engine) { return engine + 1; }  // lcore 0 is the conductor, rocid's control thread
 
 /// Returns the value of EAL's option --lcores: the lcore ids and the CPUs of each lcore, such as "0@(0-1),1@(0-1)" or
 /// "0@(0-1),1@2".

@@ -1,5 +1,5 @@
-// While an lcore sleeps, it lends its engine to the conductor's thread. The conductor can then execute a command itself, so that
-// it need not wake the lcore.
+// While an lcore sleeps, it lends its engine to the conductor (rocid's control thread). The conductor can then execute a command
+// itself, so that it need not wake the lcore.
 //
 // At any time, only one of the two threads may use the engine. Each change of the owner is one atomic operation with acquire or
 // release order. If the lcore wakes up while the conductor uses the engine, the lcore waits for the end of the command.

@@ -1,4 +1,4 @@
-// Data that the conductor's thread and an engine lcore share for commands and fences.
+// Data that the conductor (rocid's control thread) and an engine lcore share for commands and fences.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
-// The loop of an engine lcore. The lcore polls the engine, executes the conductor's commands and notifies the event thread. If
-// there is no work, the lcore sleeps, unless IdlePolicy::sleeps is false. Before a sleep, the lcore checks all doorbells again,
-// so it misses no doorbell. Fences do not wait for a sleeping lcore whose engine keeps no references to CQs.
+// The loop of an engine lcore. The lcore polls the engine, executes the commands of the conductor (rocid's control thread) and
+// notifies the event thread. If there is no work, the lcore sleeps, unless IdlePolicy::sleeps is false. Before a sleep, the lcore
+// checks all doorbells again, so it misses no doorbell. Fences do not wait for a sleeping lcore whose engine keeps no references
+// to CQs.
 #pragma once
 
 #include <sched.h>

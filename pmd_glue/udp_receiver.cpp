@@ -148,9 +148,9 @@ void UdpReceiver::copy_out(const Message& m, uint32_t offset, uint32_t length, u
     }
 }
 
-/// Returns a slot that contains bytes [offset, offset + length) of the datagram at kBth, or nullptr if no slot is free. If
-/// `direct` is true, the kernel has stored the start of the frame in slot `index`. Then only the bytes beyond the slot's piece
-/// are copied. Only a datagram with a single frame has such bytes.
+/// Returns a slot in which bytes [offset, offset + length) of the datagram begin at position kBth. Returns nullptr if no slot is
+/// free. If `direct` is true, the kernel has stored the first m.piece bytes of the frame in slot `index`. Then only the remaining
+/// bytes are copied. Only a datagram with a single frame can have remaining bytes.
 uint8_t* UdpReceiver::piece_of(Message& m, uint32_t offset, uint32_t length, unsigned index, bool direct) {
     if (direct && index < m.prepared) {
         uint8_t* slot = std::exchange(m.slots[index], nullptr);

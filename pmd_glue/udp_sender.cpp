@@ -198,7 +198,7 @@ unsigned UdpSender::submit(io::TxFrame* frames, unsigned groups, unsigned end) {
         const bool full = error == EAGAIN || error == ENOBUFS || error == EINTR;
         const bool refused = g.count > 1 && (error == EIO || error == EOPNOTSUPP || error == ENOPROTOOPT);
         if (full || refused) {
-            if (refused) segments_ = false;  // for example over IPsec; afterwards each frame is a separate datagram
+            if (refused) segments_ = false;  // refused for example over IPsec; then each frame is a separate datagram
             for (unsigned i = done; i < groups; ++i) number_segments(groups_[i], frames);
             return g.first;
         }

@@ -22,8 +22,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kStartTimeoutMs = 60'000;    // EAL may have to clear many hugepages
-constexpr const char* kIdleSeconds = "5";  // so that the next program of a script can use the same rocid
+constexpr int kStartTimeoutMs = 60'000;    // long, because EAL may have to clear many hugepages
+constexpr const char* kIdleSeconds = "5";  // time for the next program of a script to use the same rocid
 constexpr const char* kHowToStart =
     "no rocid answers here; start one with `rocid --loopback`, or run a program with `roci run -- PROGRAM`, which starts one";
 

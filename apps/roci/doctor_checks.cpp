@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 constexpr int kOldestGlibc = 31;
 constexpr long kPagesWanted = 64;    // pages of 2 MiB: enough for one engine and the rings of a few clients
-constexpr long kThreadsWanted = 32;  // enough for the threads of EAL, engines, conductor, events and captures
+constexpr long kThreadsWanted = 32;  // enough for the threads of EAL, engines, control (conductor), events and captures
 constexpr uint64_t kFilesWanted = 1024;
 constexpr uint64_t kMemlockWanted = 64u << 20;
 constexpr int kNetAdmin = 12, kNetRaw = 13, kSysAdmin = 21;

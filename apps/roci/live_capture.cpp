@@ -39,7 +39,7 @@ UniqueFd start(ControlClient& session, uint32_t qpn) {
 bool lives(ControlClient& session, uint32_t qpn) {
     std::string why;
     const auto status = nlohmann::json::parse(fetch_status(session, why), nullptr, false);
-    if (!status.is_object() || !status.contains("sessions")) return true;  // unknown: assume that the QP exists
+    if (!status.is_object() || !status.contains("sessions")) return true;  // no valid status: assumes that the QP exists
     for (const auto& s : status["sessions"])
         if (s.contains("qps"))
             for (const auto& qp : s["qps"])

@@ -143,7 +143,7 @@ void draw(TopScreen& screen, const TopOptions& o, TopView view, const TopModel& 
     view.rows = o.rows != 0 ? o.rows : std::min(room, std::max<size_t>(model.qps.size(), 1));
     std::vector<std::string> lines = top_lines(model, view);
     if (o.rows == 0 && lines.size() > room) {
-        const size_t less = lines.size() - room + 1;  // one line for the number of omitted QPs
+        const size_t less = lines.size() - room + 1;  // plus a line with the number of omitted QPs
         view.rows = view.rows > less ? view.rows - less : 1;
         lines = top_lines(model, view);
     }

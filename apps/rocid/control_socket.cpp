@@ -51,8 +51,8 @@ void make_folder(const std::filesystem::path& folder) {
                          "; run as root, or choose another place with --socket PATH");
 }
 
-/// Creates the listening socket. The caller holds the lock of the path. Throws StartError if a server listens at the path. Such a
-/// server can be another rocid whose lock file was removed.
+/// Creates the listening socket. The caller holds the lock of the path (SocketLock). Throws StartError if a server listens at the
+/// path. Such a server can be another rocid whose lock file was removed.
 int listen_at(const std::string& path, uint32_t mode) {
     const sockaddr_un a = address_of(path);
     struct stat s {};
@@ -336,7 +336,8 @@ void ControlSocket::resume_paused() {
     }
 }
 
-/// Returns the milliseconds until the next paused connection may be read, but at most `timeout_ms` (-1: no limit).
+/// Returns the milliseconds until the next paused connection may be read, but at most `timeout_ms` (-1: no limit). If no
+/// connection is paused, returns `timeout_ms`.
 int ControlSocket::until_a_resumption(int timeout_ms) const {
     constexpr Nanos kMs = 1'000'000, kLongest = 60'000;
     if (paused_.empty()) return timeout_ms;

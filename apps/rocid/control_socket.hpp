@@ -1,5 +1,5 @@
-// The control socket accepts connections of programs, passes requests to the conductor, and sends the conductor's replies. This
-// code runs on the conductor's thread and never waits for a single client.
+// The control socket accepts connections of programs, passes requests to the conductor (rocid's control thread), and sends the
+// conductor's replies. This code runs on the conductor's thread and never waits for a single client.
 #pragma once
 
 #include <sys/epoll.h>

@@ -243,10 +243,10 @@ Daemon::~Daemon() {
     metrics_.reset();
     if (device_page_ != nullptr) device_page_->end();
     socket_.reset();        // ends the sessions while the engines still run
-    slow_threads_.reset();  // waits up to one second for submitted requests, which use memory of the conductor
+    slow_threads_.reset();  // waits up to one second for submitted requests, which use memory of conductor_
     conductor_.reset();
     captures_.reset();
-    if (events_ != nullptr) events_->stop();  // because the event thread reads the engines' rings
+    if (events_ != nullptr) events_->stop();  // stopped before engines_ is destroyed, because the event thread reads its rings
     if (gsi_wake_ >= 0) close(gsi_wake_);
     engines_.reset();
     ports_.reset();
@@ -306,8 +306,8 @@ void Daemon::follow_kernel() {
     follow_addresses(0);
 }
 
-/// Passes the current addresses of a kernel interface to the conductor. If `index` is 0, passes the addresses of all interfaces.
-/// GID 0 is always the link-local address of the MAC address.
+/// Passes the current addresses of a kernel interface to the conductor (rocid's control thread). If `index` is 0, passes the
+/// addresses of all interfaces. GID 0 is always the link-local address of the MAC address.
 void Daemon::follow_addresses(int index) {
     for (uint32_t i = 0; i < config_.devices.size(); ++i) {
         const OpenPort& port = ports_->port(i);

@@ -42,7 +42,7 @@ private:
     void service();
     void end_robbed_sessions();
     /// If a port has a kernel interface: starts to receive the kernel's reports about links, addresses and neighbours, and
-    /// connects the conductor to the kernel's routes, neighbour table and multicast groups.
+    /// connects the conductor (rocid's control thread) to the kernel's routes, neighbour table and multicast groups.
     void follow_kernel();
     void follow_addresses(int index);
     void serve_addresses(uint32_t device, std::span<const Gid> gids);
@@ -76,7 +76,7 @@ private:
     std::unique_ptr<KernelNet> kernel_;
     std::vector<std::vector<host::DeviceAddress>> followed_;  ///< last known addresses of the interface, by device
     std::unique_ptr<host::Conductor> conductor_;
-    std::unique_ptr<TextRequest> status_request_;  ///< passes status texts from this thread to the metrics thread
+    std::unique_ptr<TextRequest> status_request_;  ///< passes status texts from the control thread to the metrics thread
     std::unique_ptr<MetricsServer> metrics_;
 };
 

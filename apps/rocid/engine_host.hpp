@@ -79,7 +79,7 @@ private:
     pmd::Eal& eal_;
     const pmd::Clock clock_;
     Ports& ports_;
-    Epoch epoch_;                                   ///< epoch of the tables that the conductor writes
+    Epoch epoch_;                                   ///< epoch of the tables that the conductor (rocid's control thread) writes
     std::vector<std::unique_ptr<Worker>> workers_;  ///< by engine
     std::unique_ptr<pmd::TapWriter> taps_;
     bool running_ = false;

@@ -215,7 +215,8 @@ bool EventPipes::drain() {
     const std::lock_guard consumer(consumer_);
     bool any = false;
     for (io::EventRing* r : rings_) {
-        constexpr int kTurn = 256;  // events per engine and turn, so that a busy engine does not delay other engines' events
+        constexpr int kTurn = 256;  // events taken from one engine before the next engine, so that a busy engine does not delay
+                                    // other engines' events
         io::Event e;
         for (int i = 0; i < kTurn && r->pop(e); ++i) {
             hand_on(e);

@@ -45,7 +45,8 @@ public:
     /// Writes an async event. Any thread may call this function.
     void send_async(uint32_t session, const abi::AsyncEventRecord& record);
 
-    /// Sets the function that the event thread calls when management datagrams wait for the conductor. Must precede start().
+    /// Sets the function that the event thread calls when management datagrams wait for the conductor (rocid's control thread).
+    /// Must precede start().
     void set_on_gsi(std::function<void()> f) { on_gsi_ = std::move(f); }
     /// Writes a record with `number` to the pipe of (session, channel). The record signals that an rdma_cm event waits.
     void signal(uint32_t session, uint32_t channel, uint32_t number);

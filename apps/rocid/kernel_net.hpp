@@ -37,7 +37,7 @@ public:
     /// Returns the addresses of an interface that passed duplicate address detection. IPv4 addresses precede IPv6 addresses.
     /// Within a family, the order is the kernel's order.
     std::vector<host::DeviceAddress> addresses(int index);
-    /// Looks up the route to `dest`. If the route has a gateway, sets `next` to the gateway. Returns 0 or a positive errno.
+    /// Looks up the route to `dest`. If the route has a gateway, sets `next` to the gateway. Returns 0 or ENETUNREACH.
     int route(int index, const Gid& source, const Gid& dest, Gid& next);
     /// If the kernel's neighbour table contains the MAC address, passes the MAC address to the handler. Otherwise causes the
     /// kernel to resolve the address.

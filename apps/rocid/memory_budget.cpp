@@ -22,7 +22,7 @@ uint64_t reserve_of(uint64_t limit) { return std::min(32 * kMiB, limit / 8); }
 }  // namespace
 
 struct MemoryBudget::Version {
-    std::string_view controller;  ///< in the second field of a line of /proc/self/cgroup
+    std::string_view controller;  ///< its name in the second field of a line of /proc/self/cgroup
     std::string_view mount;       ///< below the mount point
     std::string_view limit, used;
     std::string_view

@@ -44,7 +44,7 @@ int listen_at(const sockaddr* address, socklen_t length, const std::string& wher
 }
 
 /// Creates the listening unix socket `path` with mode 0600. So only rocid's user may connect unless the administrator changes the
-/// mode of the file. The caller holds the lock of the path.
+/// mode of the file. The caller holds the lock of the path (SocketLock).
 int listen_unix(const std::string& path) {
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
@@ -191,7 +191,7 @@ void MetricsServer::run() {
             serve(connection);
             close(connection);
         } else if (errno == EMFILE || errno == ENFILE) {
-            poll(&fds[1], 1, kPatienceMs);  // without listen_, because the queued connection would end the wait at once
+            poll(&fds[1], 1, kPatienceMs);  // does not wait for listen_, because the queued connection would end the wait at once
         }
     }
 }

@@ -14,7 +14,7 @@ struct MetricsSample {
     };
     std::vector<Device> devices;
     std::vector<std::vector<uint64_t>> engines;  ///< per engine: the counters, then the frames by verdict
-    std::string status;                          ///< JSON of the conductor; empty: the conductor did not answer in time
+    std::string status;                          ///< JSON of rocid's control thread; empty: it did not answer in time
 };
 
 /// Maximum number of QPs with time series. metrics_text() chooses the QPs with the most sent and received bytes.

@@ -365,7 +365,7 @@ int OsPlatform::make_wake_fd(uint32_t session, uint32_t engine) {
         return -1;
     }
     // The descriptor must remain open until close_wake_fds() removes the eventfd from the lcore's epoll set. So the conductor
-    // sends the descriptor with `keep` (Call::give).
+    // (rocid's control thread) sends the descriptor with `keep` (Call::give).
     wake_fds_[session].push_back({engine, fd});
     return fd;
 }

@@ -65,7 +65,7 @@ public:
     void set_captures(Captures* captures) { captures_ = captures; }
     void set_counter_page(int fd) { counter_page_ = fd; }
     void set_device_page(DevicePage* page) { device_page_ = page; }
-    /// Sets the client whose request or disconnection the conductor handles next.
+    /// Sets the client whose request or disconnection the conductor (rocid's control thread) handles next.
     void set_current_client(const host::Client& c) { current_ = c; }
 
     uint64_t random() override;

@@ -21,7 +21,7 @@ public:
     SlowThreads(const SlowThreads&) = delete;
 
     /// Returns the worker of a user. The worker's thread ends when all returned pointers are destroyed. Returns nullptr if too
-    /// many users have a worker, or if no thread could be started. Called only by the conductor.
+    /// many users have a worker, or if no thread could be started. Called only by the conductor (rocid's control thread).
     std::shared_ptr<mem::SlowWorker> of(uint32_t user);
     /// Returns the number of running threads, including blocked ones.
     size_t threads() const;

@@ -98,7 +98,8 @@ struct Acked {
 
 /// The functions of a policy, one per event; nullptr if the policy ignores the event.
 struct Row {
-    /// Called when a turn of the requester begins. Returns how many of `quantum` frames the requester may send.
+    /// Called when a turn of the requester begins (qp/run_queue.hpp). Returns how many of `quantum` frames the requester may
+    /// send.
     uint32_t (*begin_turn)(Controller&, State&, const Limits&, Nanos now, uint32_t quantum);
     void (*on_sent)(Controller&, State&, const Limits&, Nanos now, uint32_t bytes);
     void (*on_ack)(Controller&, State&, const Limits&, const Acked&);

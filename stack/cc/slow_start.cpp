@@ -9,7 +9,7 @@ constexpr uint32_t kIdle = 1'000'000;
 }  // namespace
 
 void forget_if_idle(Controller& c, State& s, const Limits& l, Nanos now) {
-    const uint32_t pause = c.window < kFraction ? kLongestPause : 0;  // the controller itself delays the requests of such a QP
+    const uint32_t pause = c.window < kFraction ? kLongestPause : 0;  // such a small window causes pauses up to kLongestPause
     if (uint32_t(now) - s.active_at < kIdle + pause) return;
     s.active_at = uint32_t(now);
     s.contended = false;

@@ -1,6 +1,6 @@
 // Communication management messages in MADs on QP 1 (IBA 12.6, 12.11). Each message is a struct. encode() and decode() use the
-// same list of fields per message. decode() cannot fail after parse_header() has accepted the header, because it accepts every
-// value of a field. The manager checks the values.
+// same list of fields per message. decode() cannot fail after parse_header() has accepted the header, because decode() accepts
+// every value of a field. The manager checks the values.
 #pragma once
 
 #include <array>

@@ -34,7 +34,7 @@ void Manager::receive(const Incoming& in, Nanos now) {
         case Attribute::sidr_rep:
             return on_sidr_rep(in, now);
         default:
-            ++counters_.unknown;  // for example LAP and APR, because alternate paths are not supported
+            ++counters_.unknown;  // messages without a handler: LAP and APR, because alternate paths are not supported
     }
 }
 

@@ -68,7 +68,7 @@ void Engine::Impl::count_busy() {
     busy_rounds_from = rounds();
 }
 
-/// Called if this round had work and the last round had none, or the other way round.
+/// Called if this round had work and the last round had none, or vice versa.
 void Engine::Impl::change_busy(bool busy) {
     if (busy) {
         busy_from = ctx.now;
@@ -103,7 +103,7 @@ void Engine::Impl::publish() {
     counters.set(Counter::rx_frames, received);
     counters.set(Counter::doorbells, doorbells - counters.get(Counter::stray_doorbells));
     const uint64_t refused = sum(counters.verdict) - counters.get(wire::Verdict::ok);
-    set(counters.verdict[size_t(wire::Verdict::ok)], received - refused);  // each received frame has one verdict
+    set(counters.verdict[size_t(wire::Verdict::ok)], received - refused);  // each frame has one verdict, so the others are ok
     if (ctx.reorder != nullptr && ctx.reorder->take_counted()) publish_reorder();
     if (was_busy) count_busy();
 }

@@ -83,7 +83,7 @@ struct RemoveSrq {
     qp::Srq* srq = nullptr;
 };
 
-/// Moves this engine's lane of a CQ to new memory.
+/// Moves this engine's lane (part) of a CQ to new memory.
 struct ResizeCq {
     rings::Cq* cq = nullptr;
     rings::CqLane new_lane{};

@@ -1,4 +1,4 @@
-// The ring of commands from the conductor's thread to one engine lcore.
+// The ring of commands from the conductor (rocid's control thread) to one engine lcore.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,6 @@
-// The functions that execute the conductor's commands, one function per operation. The engine's own thread calls these
-// functions between rounds. While this thread sleeps, the conductor's thread may call the functions of commands for which
-// is_quiet() returns true.
+// The functions that execute the commands of the conductor (rocid's control thread), one function per operation. The engine's own
+// thread calls these functions between rounds. While this thread sleeps, the conductor's thread may call the functions of
+// commands for which is_quiet() returns true.
 #include <cerrno>
 
 #include "engine/impl.hpp"
@@ -150,8 +150,8 @@ void Engine::execute(const Command& command, Nanos now, bool asleep) {
 }
 
 /// Drops the references to prefetched QPs and to CQs without QPs, because these QPs and CQs may be freed soon. If such a CQ is
-/// not freed and gets QPs again, its lane must be in the state of an unlisted CQ. Therefore an event that moderation delays is
-/// sent now.
+/// not freed but gets QPs again, this engine's lane (part) of the CQ must be in the state that it has when no list of the engine
+/// contains the CQ. Therefore an event that moderation delays is sent now.
 void Engine::let_go() {
     Impl& e = *impl_;
     e.pipeline.forget();

@@ -1,6 +1,6 @@
 // Counters of an engine. One table defines the storage, the names in `roci status` and the documentation. The engine's thread
-// writes the counters. The only exception is commands_waited, which the conductor's thread writes. Any thread may read the
-// counters with relaxed loads.
+// writes the counters. The only exception is commands_waited, which the conductor (rocid's control thread) writes. Any thread may
+// read the counters with relaxed loads.
 #pragma once
 
 #include <array>

@@ -1,4 +1,5 @@
-// One round of the engine: doorbells, completed accesses to slow memory, timers, transmission, reception and notifications.
+// One round of the engine: doorbells, completed accesses to slow memory (mem/slow_memory.hpp), timers, transmission, reception
+// and notifications. In a round, QPs have turns. A turn is one call of a QP's requester or responder (qp/run_queue.hpp).
 #include "engine/engine.hpp"
 
 #include <bit>
@@ -372,7 +373,7 @@ void Engine::settle_sleepers() {
 }
 
 void Engine::stop_lingering() {
-    if (impl_->crowded()) return;  // then no QP without work is on the run queue
+    if (impl_->crowded()) return;  // while many QPs are active, no QP without work remains on the run queue
     impl_->ctx.requesters.for_each([](qp::Qp& qp) { qp.linger = 0; });
 }
 

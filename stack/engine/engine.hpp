@@ -26,7 +26,7 @@ struct Config {
     uint32_t index = 0;            ///< number of this engine
     uint32_t rx_burst = 32;        ///< largest number of frames received from a port at once, 1..256
     uint32_t tx_burst = 32;        ///< largest number of frames passed to a port at once, 1..256
-    uint32_t qp_quantum = 32;      ///< frames that a QP may send per turn
+    uint32_t qp_quantum = 32;      ///< frames that a QP may send per turn (qp/run_queue.hpp)
     uint32_t max_inflight = 256;   ///< unacknowledged packets that a QP may have, 8..8192
     uint32_t ack_every = 32;       ///< a requester requests an ACK at least once per this number of packets
     bool loss_reports = false;     ///< exchanges loss reports with peers that support them
@@ -66,8 +66,8 @@ public:
     void let_go();
     /// Returns true if the engine must still notify clients about entries in CQs. These CQs must not be freed before let_go().
     bool keeps_cqs() const;
-    /// Counts a command for which the conductor had to wait because the ring was full. Called by the conductor's thread, which
-    /// is the only writer of this counter.
+    /// Counts a command for which the conductor (rocid's control thread) had to wait because the ring was full. Called by the
+    /// conductor, which is the only writer of this counter.
     void count_waited_command();
     /// Returns the next time at which poll() has work without new input. Returns kNever if only input causes work. If the result
     /// is not after `now`, there is work at once.

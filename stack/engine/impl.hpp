@@ -1,4 +1,5 @@
-// The internals of the engine, which the source files of this folder share.
+// The internals of the engine, which the source files of this folder share. A turn is one call of a QP's requester or responder
+// (qp/run_queue.hpp).
 #pragma once
 
 #include <array>
@@ -53,7 +54,7 @@ struct alignas(64) Engine::Impl {
     uint64_t rounds_published = 0;
     Nanos busy_from = 0;            ///< start of the busy time that is not counted yet, without lost time
     uint64_t busy_rounds_from = 0;  ///< number of rounds before the busy rounds that are not counted yet
-    uint64_t doorbells = 0;         ///< doorbells found, including stray ones
+    uint64_t doorbells = 0;         ///< doorbells found, including those that belong to no QP
     uint32_t gsi_psn = 0;
 
     Impl(const Config& c, qp::Shared& s, std::span<io::Port* const> p, const CounterPlaces& places);

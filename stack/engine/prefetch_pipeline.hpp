@@ -1,7 +1,7 @@
-// Prefetches the data of QPs that will have their turn soon. Thousands of QPs do not fit into the nearest cache, and a chain of
-// pointers leads from a QP to the data of a message. The pipeline therefore visits each QP of the run queue some turns early,
-// in several steps. Each step reads the data that the previous step has prefetched. A client may change its ring meanwhile, so
-// values from the ring are used as hints only.
+// Prefetches the data of QPs that will have their turn soon (qp/run_queue.hpp). Thousands of QPs do not fit into the nearest
+// cache, and a chain of pointers leads from a QP to the data of a message. The pipeline therefore visits each QP of the run queue
+// some turns early, in several steps. Each step reads the data that the previous step has prefetched. A client may change its
+// ring meanwhile, so values from the ring are used as hints only.
 #pragma once
 
 #include <algorithm>

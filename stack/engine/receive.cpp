@@ -243,7 +243,7 @@ void Engine::Impl::parse_batch(uint32_t port, unsigned first, unsigned end) {
 void Engine::Impl::fetch_ahead(unsigned first, unsigned end) {
     ROCI_STAGE(ahead);
     const auto each = [&](auto step) {
-        const qp::Qp* before = nullptr;  // consecutive packets of a QP usually use the same memory
+        const qp::Qp* before = nullptr;  // skips further packets of a QP, which usually use the same memory
         for (unsigned i = first; i < end; ++i) {
             if (owners[i] != nullptr && owners[i] != before) step(*owners[i], packets[i]);
             before = owners[i];

@@ -15,7 +15,7 @@
 
 namespace roci::engine {
 
-struct alignas(64) Session {  // no cache line is shared with another engine
+struct alignas(64) Session {  // aligned, so that no cache line is shared with another engine
     uint32_t id = 0;
     abi::DoorbellPage* page = nullptr;
     uint16_t share = 0;             ///< number of the session's share in the run queues

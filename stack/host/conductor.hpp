@@ -1,6 +1,6 @@
-// The conductor manages sessions and their objects. The conductor processes one request at a time: it validates the request,
-// updates the object tables, sends commands to the engines, and returns the reply. All I/O is behind the interface Platform. The
-// conductor is not thread-safe.
+// The conductor (rocid's control thread) manages sessions and their objects. The conductor processes one request at a time: it
+// validates the request, updates the object tables, sends commands to the engines, and returns the reply. All I/O is behind the
+// interface Platform. The conductor is not thread-safe.
 #pragma once
 
 #include <cstdint>

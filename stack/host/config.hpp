@@ -1,4 +1,4 @@
-// Configuration of the conductor: devices and limits.
+// Configuration of the conductor (rocid's control thread): devices and limits.
 #pragma once
 
 #include <cstdint>

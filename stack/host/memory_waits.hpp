@@ -21,7 +21,8 @@ struct MemoryWait {
     std::vector<std::byte> packet;
 };
 
-/// Polls for the end of accesses, because workers do not notify the conductor. The polling interval doubles from kFirst to kLast.
+/// Polls for the end of accesses, because workers do not notify the conductor (rocid's control thread). The polling interval
+/// doubles from kFirst to kLast.
 class MemoryWaits {
 public:
     using Region = Pool<mem::MemoryRegion>::Handle;

@@ -20,7 +20,7 @@ public:
 
     NumberPool(uint32_t first, uint32_t end) : first_(first), end_(end), cursor_(first), words_((size_t(end) + 63) / 64, 0) {
         for (uint32_t n = 0; n < words_.size() * 64; ++n)
-            if (n < first_ || n >= end_) words_[n / 64] |= uint64_t{1} << (n % 64);  // out of range: never free
+            if (n < first_ || n >= end_) words_[n / 64] |= uint64_t{1} << (n % 64);  // numbers out of range are never free
     }
 
     /// Returns a free number, or nullopt if all numbers are in use. Clients cannot predict the number, because they do not know

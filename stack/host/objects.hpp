@@ -1,5 +1,5 @@
-// The objects of a session. If an object refers to another object, it has a Use of that object. The conductor refuses to destroy
-// an object whose use count is not 0.
+// The objects of a session. If an object refers to another object, it has a Use of that object. The conductor (rocid's control
+// thread) refuses to destroy an object whose use count is not 0.
 #pragma once
 
 #include <atomic>

@@ -1,5 +1,5 @@
-// The conductor's interface to the operating system, for example to shared memory, pipes, routes and captures. rocid implements
-// the interface with system calls. The simulator implements it with plain memory.
+// The interface of the conductor (rocid's control thread) to the operating system, for example to shared memory, pipes, routes
+// and captures. rocid implements the interface with system calls. The simulator implements it with plain memory.
 #pragma once
 
 #include <cerrno>

@@ -1,4 +1,4 @@
-// The conductor's internal state: the sessions, and the tables that all sessions share.
+// The internal state of the conductor (rocid's control thread): the sessions, and the tables that all sessions share.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
-// The last states that a program has set by ibv_modify_qp for one QP, for `roci why`. The conductor stores these states, because
-// the engine's journal of a QP (qp/journal.hpp) begins only at the first unusual event.
+// The last states that a program has set by ibv_modify_qp for one QP, for `roci why`. The conductor (rocid's control thread)
+// stores these states, because the engine's journal of a QP (qp/journal.hpp) begins only at the first unusual event.
 #pragma once
 
 #include <array>

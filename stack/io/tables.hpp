@@ -54,7 +54,7 @@ struct MulticastTable {
         Gid gid;
         std::vector<uint32_t> qpns;
     };
-    std::vector<Group> groups;  ///< by GID, then by port
+    std::vector<Group> groups;  ///< sorted by GID, then by port
     std::vector<Group>::const_iterator first(const Gid& gid, uint32_t port) const {
         return std::lower_bound(groups.begin(), groups.end(), std::tie(gid, port),
                                 [](const Group& g, const auto& key) { return std::tie(g.gid, g.port) < key; });

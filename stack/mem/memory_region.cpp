@@ -8,7 +8,8 @@
 namespace roci::mem {
 namespace {
 
-/// Returns the segment that contains byte `offset`. The conductor guarantees ascending segments without gaps.
+/// Returns the segment that contains byte `offset`. The conductor (rocid's control thread) guarantees ascending segments without
+/// gaps.
 const Segment* segment_at(const MemoryRegion& r, uint64_t offset) {
     auto after =
         std::upper_bound(r.segments.begin(), r.segments.end(), offset, [](uint64_t o, const Segment& s) { return o < s.offset; });

@@ -39,7 +39,7 @@ Hole Asked::uncovered(Hole hole) const {
         }
         const uint32_t known = std::min(hole.length, asked.length - psn_span(asked.first, hole.first));
         hole = {hole.first + known, hole.length - known};
-        i = 0;  // another part may contain the new first PSN
+        i = 0;  // starts again, because an earlier part may contain the new first PSN
     }
     for (uint32_t i = 0; i < count_; ++i)
         if (contains(hole, parts_[i].hole.first)) hole.length = psn_span(hole.first, parts_[i].hole.first);

@@ -17,7 +17,7 @@ constexpr uint32_t kConnect = kAttrAv | kAttrPathMtu | kAttrDestQpn | kAttrRqPsn
 constexpr uint32_t kResponder = kAttrMaxDestRdAtomic | kAttrMinRnrTimer;
 constexpr uint32_t kRequester = kAttrTimeout | kAttrRetryCount | kAttrRnrRetry | kAttrMaxRdAtomic;
 constexpr uint32_t kRights = kAttrAltPath | kAttrAccessFlags;
-constexpr uint32_t kLive = kAttrCurState | kRights | kAttrPathMigState;  // connected services, in states that can send
+constexpr uint32_t kLive = kAttrCurState | kRights | kAttrPathMigState;  // of a connected QP in a state that can send
 constexpr uint32_t kDrained = kAttrAv | kRights | kAttrPkeyIndex | kAttrPathMigState;
 
 using enum State;

@@ -14,8 +14,8 @@ using abi::WcStatus;
 bool has_own_response(const SendRecord& r) { return needs_response(r.kind); }
 
 /// Activates the requester if the requester has work or if SQ_DRAINED may be due. A requester with work may have waited for the
-/// window or for credits. A requester without work gets no turn, because otherwise each ACK would cost an additional turn of
-/// the QP.
+/// window or for credits. A requester without work gets no turn (run_queue.hpp), because otherwise each ACK would cost an
+/// additional turn of the QP.
 void go_on(Context& ctx, Qp& qp) {
     if (qp.has_work || qp.sqd_pending) activate(ctx, qp);
 }
@@ -235,9 +235,9 @@ SgeList sges_of(const Context& ctx, const Qp& qp, const SendRecord& r) {
     return {ctx, qp.spec.pd, {reinterpret_cast<const abi::Sge*>(&w + 1), w.num_sge}};
 }
 
-/// Handles a response that needs slow memory. If the memory cannot be written, the QP fails. If the response waits, the timer
-/// restarts, because the peer is not silent. If the response could not be kept, the timer expires and the QP requests the
-/// response again.
+/// Handles a response that needs slow memory (mem/slow_memory.hpp). If the memory cannot be written, the QP fails. If the
+/// response waits, the timer restarts, because the peer is not silent. If the response could not be kept, the timer expires and
+/// the QP requests the response again.
 void response_waits(Context& ctx, Qp& qp, Placing placing) {
     if (placing == Placing::refused) return fail_send(ctx, qp, WcStatus::loc_prot_err);
     if (placing == Placing::waits) restart_ack_timer(ctx, qp);

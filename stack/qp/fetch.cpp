@@ -10,7 +10,7 @@ namespace {
 
 using abi::WcStatus;
 
-/// Checks the shape of the WQE and computes the length of the message. Returns success, or the status with which the WQE will
+/// Checks the format of the WQE and computes the length of the message. Returns success, or the status with which the WQE will
 /// complete.
 WcStatus measure(const Qp& qp, const abi::SendWqe& w, uint64_t& length) {
     if ((w.send_flags & abi::kSendInline) != 0) {

@@ -1,5 +1,5 @@
 // The last unusual events of a QP, in order. A QP without such events has no journal. The QP's engine writes the journal. The
-// conductor gets a copy for `roci why` (host/sessions/why.cpp).
+// conductor (rocid's control thread) gets a copy for `roci why` (host/sessions/why.cpp).
 #pragma once
 
 #include <array>

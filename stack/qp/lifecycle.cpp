@@ -31,7 +31,7 @@ void set_dest_reads(Qp& qp, const Change& c) {
 }
 
 /// One attribute, and the function that applies the attribute to the QP. IBV_QP_STATE and IBV_QP_CUR_STATE have no row, because
-/// enter() and check_step() handle them. Other attributes without a row concern only the conductor.
+/// enter() and check_step() handle them. Other attributes without a row concern only the conductor (rocid's control thread).
 struct Setter {
     uint32_t bit;
     void (*apply)(Qp&, const Change&);
@@ -147,7 +147,7 @@ const rings::RqView& queue_of(const Srq& srq) { return srq.rq; }
 namespace {
 
 /// Flushes the requests that were posted in SQE, because none of them may be sent after the return to RTS. Returns false if
-/// requests remain; the QP's next turns flush them.
+/// requests remain; the QP's next turns (run_queue.hpp) flush them.
 bool flushed(Context& ctx, Qp& qp) {
     flush_queues(ctx, qp);
     if (qp.requester.queue.empty() && !posted(qp)) return true;

@@ -8,7 +8,7 @@ using abi::WcStatus;
 
 LocalResult invalidate(Context& ctx, Qp& qp, const abi::SendWqe& w, SendRecord& r) {
     const Key key{w.imm_or_inv};
-    if (mem::in_use(ctx.shared->keys, key)) return LocalResult::waits;  // an access to slow memory uses the window
+    if (mem::in_use(ctx.shared->keys, key)) return LocalResult::waits;  // an access to memory still uses the window
     if (mem::invalidate_window(ctx.shared->keys, key, qp.spec.pd, qp.spec.qpn.value)) return LocalResult::done;
     r.fault = WcStatus::loc_qp_op_err;
     return LocalResult::refused;

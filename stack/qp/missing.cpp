@@ -29,8 +29,8 @@ Hole missing_response(const Context& ctx, const Qp& qp, Psn from) {
     return {behind, rest > 0 ? uint32_t(rest) : 0};
 }
 
-/// Returns the approximate number of packets that have overtaken the missing responses before `end`. This is the number of PSNs
-/// from `end` to the newest kept response, plus one for a kept ACK.
+/// Returns the approximate number of packets that have overtaken the missing responses before `end`. The result is the number of
+/// PSNs from `end` to the newest kept response, plus one for a kept ACK.
 uint32_t overtakers(const Reorder& r, Psn end) {
     const int32_t behind = r.responses.count != 0 ? r.responses.end.distance_from(end) : 0;
     return uint32_t(std::max(behind, 0)) + uint32_t(r.has_ack);

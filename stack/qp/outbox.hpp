@@ -67,7 +67,7 @@ public:
         for (uint32_t i = 0; i < ready_; ++i) octets += frames_[i].length;
         return octets;
     }
-    /// Returns the number of frames per turn that the port prefers (io::Port::best_burst()).
+    /// Returns the number of frames per burst that the port prefers (io::Port::best_burst()).
     uint32_t best_burst() const { return best_; }
     /// Returns all frames to the port without sending them. Called at shutdown.
     void drop_all() {

@@ -157,8 +157,8 @@ void duplicate_read(Context& ctx, Qp& qp, const wire::Packet& p) {
     Responder& rs = qp.responder;
     Grant grant;
     const ResponderJob job = read_job(ctx, qp, p);
-    // All PSNs of the responses to a repeated READ are before ePSN. A request that needs a PSN at or behind ePSN is invalid
-    // and is dropped.
+    // All PSNs of the responses to a repeated READ are before ePSN. A request that needs ePSN or a later PSN is invalid and is
+    // dropped.
     if (p.dma_length > kMaxMessage || (job.first + response_packets(qp, job)).distance_from(rs.sequence.expected()) > 0) return;
     if (!(qp.access & mem::kRemoteRead) || !remote_memory(ctx, qp, p, p.rkey, p.va, p.dma_length, mem::kRemoteRead, grant))
         return;

@@ -48,8 +48,8 @@ inline TakeRecv take_message(Context& ctx, Qp& qp, const wire::Packet& p) {
 inline bool locate(const Qp& qp, const wire::Packet& p, Part& part) {
     return with_receives(qp, [&](auto receives) { return receives.locate(qp, p, part); });
 }
-/// Completes a rendezvous request whose headers were being written to slow memory. `good` is false if the write failed. Returns
-/// false if the packet is not such a request.
+/// Completes a rendezvous request whose headers were being written to slow memory (mem/slow_memory.hpp). `good` is false if the
+/// write failed. Returns false if the packet is not such a request.
 inline bool finish_handed(Context& ctx, Qp& qp, const wire::Packet& p, bool good) {
     return with_receives(qp, [&](auto receives) { return receives.finish_handed(ctx, qp, p, good); });
 }

@@ -56,7 +56,7 @@ void advance(Context& ctx, Backlog& b, Psn to) {
     }
 }
 
-/// Starts the time limit for the gap at `base`. Called when a gap is detected, or when the gap before this gap was closed.
+/// Starts the time limit for the gap at `base`. Called when a gap is detected, or when the preceding gap is closed.
 void open_gap(Context& ctx, Backlog& b) {
     b.asked = false;
     b.opened = ctx.now;
@@ -281,7 +281,7 @@ void note_repeated(Context& ctx, Backlog& b, Psn psn) {
 }
 
 void look_at_kept(Context& ctx, Qp& qp) {
-    // A packet that waits for slow memory is not missing, so the time limits start again.
+    // A packet that waits for slow memory (mem/slow_memory.hpp) is not missing, so the time limits start again.
     if (qp.waits_requests) qp.reorder->requests.opened = qp.reorder->reports.since = ctx.now;
     if (qp.waits_responses) qp.reorder->responses.opened = qp.reorder->missing.since = ctx.now;
     const auto stalled = [&](const Backlog& b) { return ctx.now - b.opened >= kStalled; };

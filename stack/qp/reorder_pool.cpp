@@ -63,8 +63,9 @@ Reorder* ReorderPool::make(void* owner) {
 
 void Patience::arrived(Psn psn, uint32_t places, Nanos lateness) {
     Suspect& s = suspects_[next_];
-    // A whole window of packets may arrive between a frame and its second copy. Therefore a suspect is not replaced by a new
-    // suspect before kSettled PSNs have passed.
+    // A suspect is a frame that was reported as missing and has arrived since. If a second copy of the frame arrives, the first
+    // copy was only late. A whole window of packets may arrive between the two copies. Therefore a suspect is not replaced by a
+    // new suspect before kSettled PSNs have passed.
     if (s.valid && psn_span(s.psn, psn) < kSettled) return;
     next_ = uint8_t((next_ + 1) % suspects_.size());
     if (s.valid && ++calm_ == kCalm) {

@@ -166,7 +166,7 @@ struct LossReports {
         reports,  ///< the peer sends reports
         refused,  ///< kMostWrong reports contradicted what was sent; further reports are ignored until the QP is reset
     };
-    static constexpr uint8_t kMostWrong = 8;  ///< more than one report, because anybody on the path may forge a report
+    static constexpr uint8_t kMostWrong = 8;  ///< limit of `wrong`; not 1, because other hosts can forge reports
     static constexpr uint8_t kMostInquiries = 3;
     static constexpr uint8_t kMostAnswers = 8;  ///< limit of `answers`, because answers are sent outside of the QP's turns
     // ---- requester

@@ -13,7 +13,7 @@ namespace {
 
 using Cause = Repair::Cause;
 
-constexpr uint8_t kMostCreeps = 6;  // limit of Repair::creeps; each such repair doubles the number of repeated packets
+constexpr uint8_t kMostCreeps = 6;  // limit of Repair::creeps; a repair repeats at least 2^creeps packets
 constexpr uint8_t kFirstGoBacks = 4, kMostTrials = 5;
 constexpr uint8_t kMostProbeDoublings = 10, kProbesToNarrow = 2;
 

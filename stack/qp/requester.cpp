@@ -151,8 +151,8 @@ enum class Step : uint8_t { done, skipped, wait, fault };
 
 enum class AckRequest : uint8_t { no, yes, if_due };
 
-/// State that lasts from one packet to the next within the QP's turn: the headers of a message's Middle packets, and the index
-/// of the first WQE that is not counted in tx_messages yet.
+/// State that lasts from one packet to the next within the QP's turn (run_queue.hpp): the headers of a message's Middle packets,
+/// and the index of the first WQE that is not counted in tx_messages yet.
 struct Middle {
     const SendRecord* message = nullptr;
     wire::RepeatedHeaders headers;
@@ -195,8 +195,8 @@ struct Begun {
     return {start, wire::repeat_headers(start, kept.headers, r.first_psn + part.packet, ack_request), &qp.path};
 }
 
-/// Completes the frame of a packet whose payload must be fetched from slow memory. The last packet of the fetched part requests
-/// an ACK, so that the ACK timeout does not expire while the next part is fetched.
+/// Completes the frame of a packet whose payload must be fetched from slow memory (mem/slow_memory.hpp). The last packet of the
+/// fetched part requests an ACK, so that the ACK timeout does not expire while the next part is fetched.
 [[gnu::cold, gnu::noinline]] Step finish_slowly(Context& ctx, Qp& qp, SendRecord& r, Part part, uint32_t length,
                                                 bool& ack_request, io::TxFrame& frame, Begun& b, uint32_t& bytes) {
     const abi::SendWqe& w = wqe(r);
@@ -368,7 +368,7 @@ uint32_t send_repairs(Context& ctx, Qp& qp, uint32_t quantum) {
         const Step step = send_repair(ctx, qp);
         if (step == Step::wait) return sent;
         if (step == Step::fault) {
-            roll_back(ctx, qp);  // the normal path then detects and reports the fault
+            roll_back(ctx, qp);  // then the packet is sent in the ordinary way, which detects and reports the fault
             return sent;
         }
         sent += step == Step::done;

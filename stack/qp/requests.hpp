@@ -7,7 +7,8 @@
 namespace roci::qp {
 
 /// The result of storing a payload. If `fault` is not `none`, the payload could not be stored directly. `later` is then the
-/// result of the attempt to store the payload in slow memory. The fault takes effect only if `later` is `refused`.
+/// result of the attempt to store the payload in slow memory (mem/slow_memory.hpp). The fault takes effect only if `later` is
+/// `refused`.
 struct Placed {
     RequestFault fault = RequestFault::none;
     Placing later = Placing::refused;

@@ -43,7 +43,7 @@ struct Payload {
     uint32_t length = 0;
 };
 
-/// Completes the frame of a response whose payload must be fetched from slow memory.
+/// Completes the frame of a response whose payload must be fetched from slow memory (mem/slow_memory.hpp).
 Sent finish_slowly(Context& ctx, Qp& qp, const Payload& what, uint8_t* start, uint8_t* payload, uint32_t& bytes) {
     if (what.length == 0) return Sent::lost;
     const Staged staged = stage_answer(ctx, qp, *what.region, *what.job, what.va, what.offset, what.length);

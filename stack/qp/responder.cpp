@@ -32,7 +32,7 @@ constexpr FaultRow kFaults[] = {
     {NakCode::invalid_request, WcStatus::rem_inv_req_err, AsyncEvent::qp_req_err},  // bad_length
     {NakCode::invalid_request, WcStatus::loc_len_err,
      AsyncEvent::qp_req_err},  // message_too_long: longer than the receive buffer
-    {NakCode::remote_access, WcStatus::loc_access_err, AsyncEvent::qp_access_err},  // access; recv_status of WRITE with immediate
+    {NakCode::remote_access, WcStatus::loc_access_err, AsyncEvent::qp_access_err},  // access; the status is for WRITE_WITH_IMM
     {NakCode::remote_operational, WcStatus::loc_prot_err, AsyncEvent::qp_fatal, true},   // recv_protection
     {NakCode::remote_operational, WcStatus::loc_qp_op_err, AsyncEvent::qp_fatal, true},  // malformed_recv
     {NakCode::remote_operational, WcStatus::loc_access_err, AsyncEvent::qp_fatal},       // unreachable: the memory is gone
@@ -313,7 +313,7 @@ void fault_of_memory(Context& ctx, Qp& qp, const wire::Packet& p) {
     pass_refused(qp, p);
 }
 
-/// Handles a request while other requests wait for slow memory or for a missing packet.
+/// Handles a request while other requests wait for slow memory (mem/slow_memory.hpp) or for a missing packet.
 void receive_among_others(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (qp.waits_requests) return keep_behind(ctx, qp, SlowRole::request, p);
     execute_request(ctx, qp, p);

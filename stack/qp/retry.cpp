@@ -72,7 +72,7 @@ void on_timer(Context& ctx, Qp& qp) {
     if (qp.reorder != nullptr) look_at_kept(ctx, qp);
     if (rq.deadlines.expire(Deadline::rnr, ctx.now)) activate_requester(ctx, qp);
     if (rq.deadlines.expire(Deadline::pacing, ctx.now)) activate(ctx, qp);
-    // A response that waits for slow memory has arrived, so the peer is not silent and nothing is lost.
+    // A response that waits for slow memory (mem/slow_memory.hpp) has arrived, so the peer is not silent and nothing is lost.
     const bool answered = qp.waits_responses;
     if (rq.deadlines.expire(Deadline::probe, ctx.now)) answered ? arm_probe(ctx, qp) : probe(ctx, qp);
     if (rq.deadlines.expire(Deadline::ack, ctx.now) && rq.window.awaits_answer())

@@ -187,7 +187,7 @@ public:
 
 private:
     struct User;
-    struct alignas(64) Session {  // no cache line is shared with another engine
+    struct alignas(64) Session {  // aligned, so that no cache line is shared with another engine
         Qp* first = nullptr;
         Qp** end = &first;  ///< place of the link to the next QP that is added
         User* user = nullptr;

@@ -1,6 +1,7 @@
-// The state of a QP: plain data, grouped by role. The roles are functions over this state, each in its own file. Only the
-// owning engine changes the state. The conductor reads only the parts that spec.hpp declares. Thousands of QPs compete for the
-// cache. Therefore the state is small, each role has its own cache lines, and each message loads only the lines that it needs.
+// The state of a QP: plain data, grouped by role. The roles are functions over this state, each in its own file. Only the owning
+// engine changes the state. The conductor (rocid's control thread) reads only the parts that spec.hpp declares. Thousands of QPs
+// compete for the cache. Therefore the state is small, each role has its own cache lines, and each message loads only the lines
+// that it needs.
 #pragma once
 
 #include <atomic>
@@ -221,8 +222,8 @@ static_assert(offsetof(Qp, state) == 128 && offsetof(Qp, path) == 192 && sizeof(
 /// but not that of `tags`.
 inline bool matches_tags(const Qp& qp) { return qp.spec.srq != nullptr && qp.tags != nullptr; }
 
-// The functions below prefetch cache lines of a QP that will have its turn soon. The lines of prefetch_basics() show which other
-// lines will be needed.
+// The functions below prefetch cache lines of a QP that will have its turn soon (run_queue.hpp). The lines of prefetch_basics()
+// show which other lines will be needed.
 inline void prefetch_lines(const void* from, const void* end) {
     for (const auto* p = static_cast<const std::byte*>(from); p < end; p += 64) __builtin_prefetch(p);
 }

@@ -13,7 +13,7 @@ namespace {
 using abi::WcOpcode;
 using abi::WcStatus;
 
-/// If the client has not reported more than this number of unexpected messages as handled, completions carry the flag
+/// Limit of unexpected messages that the client has not yet reported as handled. Above this limit, completions carry the flag
 /// IBV_WC_TM_SYNC_REQ, which requests a report.
 constexpr uint32_t kMaxLag = 1u << 14;
 
@@ -155,8 +155,8 @@ bool TaggedReceives::locate(const Qp& qp, const wire::Packet& p, Part& part) {
     return true;
 }
 
-/// Counts the messages that wait for slow memory. While a message waits, the engine executes no operations of the client
-/// (take_tag_operations).
+/// Counts the messages that wait for slow memory (mem/slow_memory.hpp). While a message waits, the engine executes no operations
+/// of the client (take_tag_operations).
 void TaggedReceives::waits(Qp& qp, bool begins) {
     uint32_t& unreported = qp.spec.srq->tags->unreported;
     unreported = begins ? unreported + 1 : unreported - 1;

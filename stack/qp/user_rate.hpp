@@ -1,6 +1,6 @@
-// Limits the bytes and packets per second that the QPs of a user send, on all engines together. Engines charge each turn to the
-// user. A user who has sent more than permitted gets no turn until the same packets could have been sent at the permitted rate.
-// Only users with such a limit have a UserRate.
+// Limits the bytes and packets per second that the QPs of a user send, on all engines together. Engines charge each turn (one
+// call of a QP's requester or responder) to the user. A user who has sent more than permitted gets no turn until the same packets
+// could have been sent at the permitted rate. Only users with such a limit have a UserRate.
 #pragma once
 
 #include <algorithm>

@@ -13,8 +13,8 @@
 
 namespace roci::rings {
 
-/// Location of a client's send queue. The conductor has checked that the queue lies within the memory that rocid shares with
-/// the client.
+/// Location of a client's send queue. The conductor (rocid's control thread) has checked that the queue lies within the memory
+/// that rocid shares with the client.
 struct SqView {
     abi::SqShared* shared = nullptr;  ///< the slots follow this header
     uint32_t depth = 0;               ///< power of two

@@ -21,7 +21,7 @@ void put_ipv4(uint8_t* h, const PathSpec& spec) {
     std::memset(h, 0, kIpv4Length);
     h[0] = 0x45;
     h[1] = spec.traffic_class;
-    store_be<uint16_t>(h + 6, kDontFragment);  // identification 0: such a datagram needs no identification (RFC 6864, 4.1)
+    store_be<uint16_t>(h + 6, kDontFragment);  // so identification 0 is permitted (RFC 6864, 4.1)
     h[8] = spec.hop_limit;
     h[9] = kProtocolUdp;
     std::memcpy(h + 12, &spec.source_gid.bytes[12], 4);

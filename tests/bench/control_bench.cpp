@@ -36,7 +36,7 @@ private:
         if (child != 0) return child;
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         const sched_param ordinary{};
-        // The ordinary policy, even if the benchmark itself has a real-time priority.
+        // The load has the ordinary scheduling policy, even if the benchmark itself has a real-time priority.
         sched_setscheduler(0, SCHED_OTHER, &ordinary);
         for (std::atomic<unsigned> n{0};;) n.fetch_add(1, std::memory_order_relaxed);
     }

@@ -48,8 +48,8 @@ def per_message(program, operation, size):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=Path, default=TOP / "build")
-    parser.add_argument("--bytes", type=int, default=64, help="of a message")
-    parser.add_argument("--limit", type=float, default=1.0, help="the most that each may cost, in percent")
+    parser.add_argument("--bytes", type=int, default=64, help="bytes per message")
+    parser.add_argument("--limit", type=float, default=1.0, help="largest permitted cost in percent, of the counters and of the journal separately")
     args = parser.parse_args()
     build(args.build)
     folder = args.build / "tests/bench"

@@ -97,8 +97,8 @@ void cross_core_floor() {
     echo.join();
 }
 
-/// Measures the time from a write to an eventfd until a thread has answered in memory. Before the write, the thread
-/// has slept on the eventfd for 5 ms. This time is the lowest cost of waking a sleeping engine.
+/// Measures the time from a write to an eventfd until a thread has answered in memory. Before the write, the thread has slept on
+/// the eventfd for 5 ms. The measured time is the lowest cost of waking a sleeping engine.
 void wake_floor() {
     const std::vector<unsigned> cpus = pmd::allowed_cpus();
     if (cpus.size() < 2) return;

@@ -218,9 +218,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=Path, default=TOP / "build")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--quick", action="store_true", help="one round")
-    parser.add_argument("--only", nargs="+", default=[""], help="attackers whose name has one of these texts")
-    parser.add_argument("--threads", action="store_true", help="also print the CPU time of rocid's threads next to the attacker, per second")
+    parser.add_argument("--quick", action="store_true", help="measure one round, whatever --rounds is")
+    parser.add_argument("--only", nargs="+", default=[""], help="measure only attackers whose name contains one of these texts")
+    parser.add_argument("--threads", action="store_true", help="also print the CPU time that each thread of rocid uses per second while the attacker runs")
     args = parser.parse_args()
     if os.geteuid() != 0:
         sys.exit("needs root, to run victim and attacker as two users")

@@ -57,10 +57,10 @@ def cell(figure, whole):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=Path, default=TOP / "build")
-    parser.add_argument("--seconds", type=int, default=2, help="of each run")
+    parser.add_argument("--seconds", type=int, default=2, help="duration of each run in seconds")
     parser.add_argument("--only", nargs="+", choices=list(PROGRAMS), default=list(PROGRAMS))
     parser.add_argument("--mode", nargs="+", choices=list(MODES), default=["reports", "selective", "back-n"])
-    parser.add_argument("--drops", nargs="+", type=float, default=DROPS, help="shares of frames; the first one must be 0")
+    parser.add_argument("--drops", nargs="+", type=float, default=DROPS, help="shares of the frames that rocid drops; the first share must be 0")
     args = parser.parse_args()
     print(f"{len(os.sched_getaffinity(0))} CPUs, one engine, loopback, 64 KiB per message, MTU 4096, {args.seconds} s per run\n")
     print("| program | loss treated by | Gb/s without loss | " + " | ".join(f"{100 * d:g} %" for d in args.drops[1:]) + " |")

@@ -102,7 +102,7 @@ def main():
     parser.add_argument('--rounds', type=int, default=3)
     parser.add_argument('--mib', type=int, default=512)
     parser.add_argument('--mtu', type=int, default=1500)
-    parser.add_argument('--pin', action='store_true', help='register all memory first (rdma-pin-all)')
+    parser.add_argument('--pin', action='store_true', help='make QEMU register all memory before the migration (rdma-pin-all)')
     options = parser.parse_args()
     global hosts
     os.environ['ROCI_BUILD'] = str(options.build.resolve())

@@ -1,6 +1,6 @@
-// Measures the memory that the engine allocates per RC QP. It includes the state of the QP, which is a block of the
-// slab. It also includes heap memory for replays of READs and atomics and for the current receive. It excludes the
-// rings and the engine's records of outstanding work requests, because the program chooses their sizes.
+// Measures the memory that the engine allocates per RC QP. The figure includes the state of the QP, which is a block of the slab,
+// and the heap memory for replays of READs and atomics and for the current receive. The figure excludes the rings and the
+// engine's records of outstanding work requests, because the program chooses their sizes.
 #include <malloc.h>
 
 #include <memory>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr uint32_t kQps = 1000, kReads = 4, kStride = 64;
 
-/// The memory of the slab. It is not from the heap, as rocid's chunks are not. So mallinfo2() does not count it.
+/// The memory of the slab. Like rocid's chunks, this memory does not come from the heap. So mallinfo2() does not count it.
 class Chunk final : public ChunkSource {
 public:
     size_t unit() const override { return sizeof memory_; }

@@ -302,12 +302,12 @@ def compare(ratios, baseline, tolerance):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="under a minute; figures are coarser")
+    parser.add_argument("--quick", action="store_true", help="take less than one minute; the figures are less exact")
     parser.add_argument("--only", nargs="+", choices=list(PARTS), help="parts to measure")
     parser.add_argument("--build", type=Path, default=TOP / "build")
-    parser.add_argument("--out", type=Path, help="default: the build folder")
-    parser.add_argument("--tolerance", type=float, default=0.25, help="a ratio that moved by less is noise (0.25)")
-    parser.add_argument("--realtime", action="store_true", help="run what is measured before all other programs (needs root); for a machine that is busy")
+    parser.add_argument("--out", type=Path, help="folder for bench.json and bench.html; default: the build folder")
+    parser.add_argument("--tolerance", type=float, default=0.25, help="smallest relative change of a ratio that is reported (default: 0.25); a smaller change is noise")
+    parser.add_argument("--realtime", action="store_true", help="give the measured programs priority over all other programs, for a busy machine (needs root)")
     parser.add_argument("--save-baseline", action="store_true", help="store this run's ratios in baseline.json")
     args = parser.parse_args()
 

@@ -26,8 +26,8 @@ public:
           rates_(engines),
           together_(engines),
           done_(engines) {}
-    /// Returns the sum of the rates of all engines in millions of messages per second. The sum is that of the best of
-    /// several windows. Returns 0 if a message failed.
+    /// Returns the sum of the rates of all engines in millions of messages per second. The sum comes from the best of several
+    /// windows. Returns 0 if a message failed.
     double rate() {
         for (uint32_t e = 0; e < rates_.size(); ++e) ring_wire->eal().launch(e, [this, e] { drive(e); });
         done_.wait();  // this thread sleeps, because the engines use all CPUs

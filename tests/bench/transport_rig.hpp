@@ -1,4 +1,4 @@
-// Two devices. Memory connects them, or DPDK's ring driver as in rocid. This process drives both QPs of every
+// Two devices that are connected by memory or, as in rocid, by DPDK's ring driver. This process drives both QPs of every
 // connection. All measurements of transport_bench use this rig.
 #pragma once
 
@@ -55,8 +55,8 @@ private:
     std::vector<std::unique_ptr<pmd::DpdkPort>> ports_;
 };
 
-/// The connection of the devices. If main() has created ring_wire, it is ring_wire. Otherwise it is memory_wire.
-/// ring_wire is global, because a process can have only one EAL.
+/// ring_wire connects the devices if main() has created it. Otherwise memory_wire connects them. ring_wire is global, because a
+/// process can have only one EAL.
 inline std::unique_ptr<RingWire> ring_wire;
 inline std::unique_ptr<MemoryWire> memory_wire;
 inline io::Port* wire_port(uint32_t device, uint32_t engine) {
@@ -104,7 +104,7 @@ struct Rig {
         const sim::QpOptions o{
             .max_send_wr = s.depth, .max_recv_wr = s.depth, .max_send_sge = 1, .max_recv_sge = 1, .max_inline = 0};
         for (uint32_t i = 0; i < s.qps; ++i) {
-            std::vector<sim::Qp*> a, b;  // the conductor distributes new QPs over the engines in turn
+            std::vector<sim::Qp*> a, b;  // the conductor (rocid's control thread) distributes new QPs over the engines in turn
             for (Lane& l : lanes) a.push_back(&left.create_qp(lpd, *l.left_cq, *l.left_cq, o));
             for (Lane& l : lanes) b.push_back(&right.create_qp(rpd, *l.right_cq, *l.right_cq, o));
             for (uint32_t e = 0; e < s.engines; ++e) {

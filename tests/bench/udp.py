@@ -122,11 +122,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--build', type=pathlib.Path, default=TOP / 'build')
     parser.add_argument('--rounds', type=int, default=3)
-    parser.add_argument('--seconds', type=int, default=2, help='of each measurement')
+    parser.add_argument('--seconds', type=int, default=2, help='duration of each measurement in seconds')
     parser.add_argument('--mtu', type=int, nargs='+', default=[1500, 9000])
     parser.add_argument('--kinds', nargs='+', choices=['udp', 'af_packet', 'af_xdp'], default=['udp'])
     parser.add_argument('--latency', action='store_true')
-    parser.add_argument('--engine', nargs='+', default=[], metavar='KEY = VALUE', help='keys of the section [engine]')
+    parser.add_argument('--engine', nargs='+', default=[], metavar='KEY = VALUE', help='keys of the section [engine] of the configuration, with their values')
     options = parser.parse_args()
     global hosts, ratios
     os.environ['ROCI_BUILD'] = str(options.build.resolve())

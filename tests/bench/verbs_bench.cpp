@@ -187,8 +187,8 @@ public:
           flags_(bytes <= kInline ? unsigned(IBV_SEND_INLINE) : 0u) {
         for (uint32_t i = 0; i < kAhead; ++i) post_receive(pair_.left, left_), post_receive(pair_.right, right_);
     }
-    /// Makes `rounds` round trips. Before them makes a tenth as many for warm-up. Returns the round trips in ticks,
-    /// and the nanoseconds per tick.
+    /// Makes `rounds` round trips, after a warm-up with a tenth as many. Returns the round trips in ticks, and the nanoseconds
+    /// per tick.
     std::pair<Histogram, double> run(uint32_t rounds) {
         Histogram h;
         const uint64_t first_ns = now_ns(), first = ticks();

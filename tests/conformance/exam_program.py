@@ -4,7 +4,7 @@
 
 Prints a line `completion STATUS VENDOR_ERR` per completion for which the case waits, then `QPs A B`, then `ready`. Ends at the end of its
 standard input. A case may return a function as a third value. The program then calls this function repeatedly until it ends, to make
-traffic. Of the completions of stream() it prints only those in error.
+traffic. For the completions of stream(), the program prints only those in error.
 """
 import mmap
 import select

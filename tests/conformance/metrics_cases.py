@@ -1,5 +1,5 @@
-"""The output of rocid.metrics. A parser of the format checks it, and promtool does if it is installed. The node
-exporter is tested, too."""
+"""Tests of the output of rocid.metrics. A parser of the format checks the output. If promtool is installed, promtool checks
+the output too. The node exporter is tested as well."""
 import json
 import re
 import shutil

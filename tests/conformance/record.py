@@ -2,9 +2,9 @@
 """Records what docs/see.md shows, from real runs: the screen of `roci top`, and the picture of a page of `roci plot`.
 
     tests/conformance/record.py top [--write]     needs tmux and pyverbs; prints the screen
-    tests/conformance/record.py plot [--write]    needs perftest and Chromium; says where the picture is
+    tests/conformance/record.py plot [--write]    needs perftest and Chromium; prints the path of the picture
 
-With --write, `top` puts the screen into docs/see.md, below the mark, and `plot` puts the picture into docs/plot.png.
+With --write, `top` puts the screen into docs/see.md, below the comment "recorded by …", and `plot` puts the picture into docs/plot.png.
 """
 import argparse
 import contextlib

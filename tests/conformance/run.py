@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Debian's own RDMA programs, unmodified, over rocid.
+"""Runs Debian's unmodified RDMA programs over rocid.
 
     tests/conformance/run.py [--quick | --full] [--only TEXT] [--list] [--kills N] [--seed N]
 
-Prints PASS, FAIL or SKIP per case. FAIL has the reason and, for cases of Debian's programs, the command that repeats the case by hand. Ends
-with `N passed, N failed, N skipped`.
+Prints PASS, FAIL or SKIP per case. A line with FAIL contains the reason and, for cases of Debian's programs, the command that repeats the case
+by hand. Ends with `N passed, N failed, N skipped`.
 """
 import argparse
 import random
@@ -153,12 +153,12 @@ def clean_cases(report, options, wanted):
 
 def parse_options():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument('--quick', action='store_true', help='fewer cases, fewer iterations (CI)')
-    parser.add_argument('--full', action='store_true', help='everything (default), and each storm at full length')
-    parser.add_argument('--only', default='', metavar='TEXT', help='cases whose name has TEXT')
+    parser.add_argument('--quick', action='store_true', help='run fewer cases with fewer iterations, as CI does')
+    parser.add_argument('--full', action='store_true', help='run all cases (the default without --quick), and make 1000 kills instead of 100')
+    parser.add_argument('--only', default='', metavar='TEXT', help='run only cases whose name contains TEXT')
     parser.add_argument('--list', action='store_true', help='print the names of the cases and stop')
-    parser.add_argument('--kills', type=int, help='how often kill -9 strikes (100; quick: 20; --full: 1000)')
-    parser.add_argument('--seed', type=int, default=random.randrange(1 << 30), help='of the kills')
+    parser.add_argument('--kills', type=int, help='number of kills by SIGKILL (default: 100, with --quick 20, with --full 1000)')
+    parser.add_argument('--seed', type=int, default=random.randrange(1 << 30), help='seed of the random kills')
     options = parser.parse_args()
     options.kills = options.kills or (20 if options.quick else 1000 if options.full else 100)
     return options

@@ -2,9 +2,9 @@
 //
 //     parse_fuzz ITERATIONS [SEED [CAPTURE.pcap]]
 //
-// The fuzzer starts from valid frames of every opcode and path, and from the frames of the capture. It applies at
-// most three mutations to a frame. Then it usually corrects the lengths and checksums, so that the frame passes the
-// first checks of the parser. After 10,000 or more iterations, every verdict must have occurred.
+// The fuzzer starts from valid frames of every opcode, over IPv4 and IPv6, with and without a VLAN tag, and from the frames of
+// the capture. It applies at most three mutations to a frame. Then it usually corrects the lengths and checksums, so that the
+// frame passes the first checks of the parser. After 10,000 or more iterations, every verdict must have occurred.
 #include <cstdio>
 #include <cstdlib>
 #include <functional>

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Checks which folders include which, that a file of stack/ uses the namespace of its folder, of an enclosing folder or a nested one, and the
-length of files and functions. Prints every violation. The exit code is 1 if there is one.
+"""Checks three rules. Each folder includes only permitted folders. A file of stack/ uses the namespace of its folder, of an enclosing folder, or a
+namespace within the namespace of its folder. Files and functions have at most the permitted length. Prints every violation. The exit code is 1 if
+there is a violation.
 
     tests/layering/check_layers.py [SOURCE_ROOT]
 """

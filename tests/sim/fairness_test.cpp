@@ -127,7 +127,7 @@ TEST_F(Fairness, AStormOfReadsDelaysNoOtherUser) {
 /// users have work.
 TEST_F(Fairness, ARoundNextToAnotherUserSendsFewFrames) {
     constexpr uint64_t kFrame = 1024, kHeaders = 80, kAlone = 64;
-    constexpr uint64_t kShared = 48;  // the cost of 46 frames, and turns of 8
+    constexpr uint64_t kShared = 48;  // frames: the limit of a round's cost permits 46, rounded up to whole turns of 8 frames
     auto mine = storm(WrOpcode::rdma_write, kAttacker, 40);
     uint64_t before = 0, most = 0;  // total bytes that the attacker has sent, and the largest number of bytes in one round
     const auto count = [&] {
@@ -137,7 +137,7 @@ TEST_F(Fairness, ARoundNextToAnotherUserSendsFewFrames) {
         most = std::max(most, bytes - std::exchange(before, bytes));
     };
     const auto most_alone = [&] {
-        world.run_for(20'000'000);  // after this time the victim's last turn no longer has an effect
+        world.run_for(20'000'000);  // after this time, the last turn of the victim's QP no longer makes rounds short
         count();
         most = 0;
         rates_of(0, kAttacker, count, 200'000);

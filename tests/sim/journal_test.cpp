@@ -1,5 +1,5 @@
-// Tests of the journal of a QP and of vendor_err. At both ends they must contain the reason of a failure. A QP
-// without unusual events must have no journal.
+// Tests of the journal of a QP and of vendor_err. At both ends, the journal and vendor_err must contain the reason of a failure.
+// A QP without unusual events must have no journal.
 #include "fixture.hpp"
 #include "qp/state.hpp"
 

@@ -1,5 +1,5 @@
-// Tests of the limit of a flow (qp/limit.hpp), which is the condition that limits the rate of the flow at a given
-// moment. The tests read it by the command QueryQp.
+// Tests of the limit of a flow (qp/limit.hpp), which is the condition that limits the rate of the flow at a given moment. The
+// tests read the limit by the command QueryQp.
 #include "engine/command.hpp"
 #include "fixture.hpp"
 #include "qp/state.hpp"

@@ -270,8 +270,8 @@ TEST_F(Reports, NobodyAskedForThisReport) {
     EXPECT_EQ(a.wait_status(), WcStatus::success);
 }
 
-// Random reports must cause only repetitions of packets that the QP has sent before, and no completion. After them
-// the QP must work.
+// Random reports must cause only repetitions of packets that the QP has sent before, and no completion. After these reports, the
+// QP must work.
 TEST_F(Reports, RandomReportsDoNoHarm) {
     path.timeout = 0;
     join();

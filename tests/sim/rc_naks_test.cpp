@@ -1,4 +1,4 @@
-// Tests of requests that a responder must refuse, and of its NAKs. A puppet is the requester.
+// Tests of requests that a responder must refuse, and of its NAKs. The requester is a puppet, whose packets the test writes.
 #include "responder_fixture.hpp"
 
 namespace roci::sim {

@@ -1,4 +1,4 @@
-// Tests of READs. A puppet sends exactly the responses that the test requires.
+// Tests of READs. The responder is a puppet, which sends only the packets that the test writes.
 #include "read_fixture.hpp"
 
 namespace roci::sim {
@@ -94,8 +94,8 @@ TEST_F(ReadTest, AHoleIsAskedForWhileAnotherIsRepaired) {
     EXPECT_EQ(first_wrong(a.mr.data(), 16 * kMtu, 9), -1);
 }
 
-/// Response packet 0 of a READ is lost, requested again, and lost again. Then a READ is posted, after the repeated
-/// request. The response to the new READ shows the second loss. Later responses of the first READ do not show it.
+/// Response packet 0 of a READ is lost, requested again, and lost again. After the repeated request, another READ is posted. The
+/// response to this READ shows the second loss. Later responses of the first READ do not show the second loss.
 TEST_F(ReadTest, WhatWasSentLaterShowsThatTheAnswerIsLost) {
     join();
     read(1, 8 * kMtu);
@@ -199,8 +199,8 @@ TEST_F(ReadTest, LostTailOfAResponseRecoversByTimeout) {
     EXPECT_EQ(a.wait_status(), WcStatus::success);
 }
 
-// A later response seems to show that the expected response is lost. Right after it, the expected response arrives.
-// The requester must accept the expected response and request only responses that are still missing. Otherwise heavy
+// A later response seems to show that the expected response is lost. Right after the later response, the expected response
+// arrives. The requester must accept the expected response and request only responses that are still missing. Otherwise heavy
 // reordering would use up the retries.
 struct ReadTestThatKeepsNothing : ReadTest {
     ReadTestThatKeepsNothing() : ReadTest(keeps_nothing()) {}

@@ -1,5 +1,5 @@
-// Tests of remote access by WRITE, READ and atomics: keys, rights, limits and repeated requests. A puppet is the
-// requester.
+// Tests of remote access by WRITE, READ and atomics: keys, rights, limits and repeated requests. The requester is a puppet, whose
+// packets the test writes.
 #include "qp/roles.hpp"
 #include "qp/shared.hpp"
 #include "responder_fixture.hpp"

@@ -1,4 +1,4 @@
-// Tests of a requester: acknowledgements, sequence errors and timeouts. A puppet is the responder.
+// Tests of a requester: acknowledgements, sequence errors and timeouts. The responder is a puppet, whose packets the test writes.
 #include "fixture.hpp"
 
 namespace roci::sim {

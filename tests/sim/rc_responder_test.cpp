@@ -1,4 +1,5 @@
-// Tests of a responder: order, acknowledgements, and frames for other QPs. A puppet is the requester.
+// Tests of a responder: order, acknowledgements, and frames for other QPs. The requester is a puppet, whose packets the test
+// writes.
 #include "responder_fixture.hpp"
 
 namespace roci::sim {

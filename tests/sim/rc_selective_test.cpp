@@ -1,5 +1,5 @@
-// Tests of selective repeat and probes: which packets the requester sends again, and at which time. A puppet is the
-// responder.
+// Tests of selective repeat and probes: which packets the requester sends again, and at which time. The responder is a puppet,
+// whose packets the test writes.
 #include "fixture.hpp"
 #include "qp/shared.hpp"
 #include "qp/state.hpp"

@@ -1,4 +1,4 @@
-// A fixture for READs. The responder is a puppet, which sends exactly the responses that the test requires.
+// A fixture for READs. The responder is a puppet, which sends only the packets that the test writes.
 #pragma once
 
 #include "fixture.hpp"

@@ -1,5 +1,5 @@
-// Tests of requests that arrive out of order. The responder must keep these requests and execute them in order. It
-// sends one sequence NAK per gap, and cumulative ACKs. A puppet is the requester.
+// Tests of requests that arrive out of order. The responder must keep these requests and execute them in order. It sends one
+// sequence NAK per gap, and cumulative ACKs. The requester is a puppet, whose packets the test writes.
 #include "qp/reorder_pool.hpp"
 #include "responder_fixture.hpp"
 

@@ -1,4 +1,4 @@
-// A fixture with a responder. A puppet is its requester.
+// A fixture with a responder. Its requester is a puppet, whose packets the test writes.
 #pragma once
 
 #include "fixture.hpp"

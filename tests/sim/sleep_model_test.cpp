@@ -213,7 +213,8 @@ TEST(SleepModel, AStoppedClientThatOwesAWakeUpDelaysNoOtherClient) {
     });
 }
 
-// ---- commands of the conductor (engine/command_ring.hpp, WakeFlag) ------------------------------------------------------------
+// ---- commands of the conductor, rocid's control thread (engine/command_ring.hpp, WakeFlag)
+// ------------------------------------------------------------
 
 /// Models LcoreLoop::nap, which reads the ring by a load (CommandRing::waiting).
 Program commanded(bool fenced) {

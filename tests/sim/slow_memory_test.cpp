@@ -154,7 +154,7 @@ TEST_F(SlowMemory, DeregistrationWaitsForTheWorker) {
     uint32_t session = 0;
     host::Reply reply;
     EXPECT_FALSE(conductor.next_reply(session, reply, close));
-    Side other(world, world.host(1));  // the conductor must serve this other client
+    Side other(world, world.host(1));  // rocid's control thread must still serve this other client
     of_b().stuck = false;
     reply = world.host(1).await_reply(b.client.session());
     abi::ReplyHeader h;

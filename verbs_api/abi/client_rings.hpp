@@ -119,7 +119,7 @@ struct CqConsumer {
     CqShared* shared = nullptr;
     std::byte* lane_base = nullptr;  ///< first CqLane
     uint32_t lanes = 0;
-    uint32_t depth = 0;  ///< entries per lane, power of two
+    uint32_t depth = 0;  ///< entries per lane (part of the CQ for one engine), power of two
     uint32_t next_lane = 0;
     uint32_t index[kMaxEngines] = {};
 

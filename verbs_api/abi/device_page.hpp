@@ -4,10 +4,10 @@
 //
 //   DevicePageHeader | DeviceRecord of device 0 | DeviceRecord of device 1 | …
 //
-// Only one thread of rocid, the conductor, writes a record. `version` is odd while the conductor writes the record. A reader
-// loads `version` before and after it copies the words. If the first value is odd or the second value differs, the reader copies
-// again. The conductor stores the words with release order, and the reader loads them with acquire order. So if the reader has
-// loaded a new word, its second load of `version` returns the new version.
+// Only one thread of rocid, the control thread (conductor), writes a record. `version` is odd while the conductor writes the
+// record. A reader loads `version` before and after it copies the words. If the first value is odd or the second value differs,
+// the reader copies again. The conductor stores the words with release order, and the reader loads them with acquire order. So if
+// the reader has loaded a new word, its second load of `version` returns the new version.
 //
 // rocid writes a change into the page before it sends the event about the change.
 #pragma once

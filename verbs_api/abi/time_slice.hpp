@@ -40,8 +40,8 @@ inline bool shorten_time_slice() {
     return syscall(SYS_sched_getattr, 0, &a, sizeof a, 0) == 0 && a.runtime == kShortSlice;
 }
 
-/// Shortens the slice of the calling thread, at the thread's first call only. A thread calls this function before it waits for
-/// rocid and may share its CPU with other threads.
+/// Shortens the slice of the calling thread, at the thread's first call only. A thread that may share its CPU with other threads
+/// calls this function before it waits for rocid.
 inline void ask_for_short_slices() {
     [[gnu::tls_model("initial-exec")]] static constinit thread_local bool asked = false;
     if (asked) return;

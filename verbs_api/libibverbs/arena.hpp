@@ -22,7 +22,8 @@ Mapping map_fd(int fd, bool writable);
 void unmap(Mapping& mapping);
 /// Allocates the pages of a part of a shared memory file, so that the kernel charges them to this process. Returns 0 or an errno.
 int allocate_pages(int fd, uint64_t offset, uint64_t length);
-/// Replaces the mapping by private memory. A fork's child calls this function, so that it cannot change the parent's queues.
+/// Replaces the mapping by private memory. A fork's child calls this function, so that the child cannot change the parent's
+/// queues.
 void replace_by_private(const Mapping& mapping);
 
 class Arena {

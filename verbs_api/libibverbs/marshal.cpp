@@ -50,7 +50,7 @@ void ibv_copy_ah_attr_from_kern(ibv_ah_attr* to, ib_uverbs_ah_attr* from) {
     to->port_num = from->port_num;
 }
 
-// Does not copy qp_state, because the caller has set it to the state that it requested.
+// Does not copy qp_state, because the caller has set this field to the requested state.
 void ibv_copy_qp_attr_from_kern(ibv_qp_attr* to, ib_uverbs_qp_attr* from) {
     to->cur_qp_state = ibv_qp_state(from->cur_qp_state);
     to->path_mtu = ibv_mtu(from->path_mtu);

@@ -132,7 +132,8 @@ struct Qp {
     abi::SqProducer sq;
     uint32_t send_limit = 0;  ///< maximum number of outstanding WQEs
     uint32_t slot = 0;
-    const int* wake_fd = nullptr;  ///< points to the context's descriptor, which a fork's child closes
+    const int* wake_fd = nullptr;  ///< points to Context::wake_fd of the QP's engine, because a forked child closes that
+                                   ///< descriptor and sets it to -1
     abi::DoorbellTarget bell;
     std::vector<Bind> binds;           ///< ibv_wr_*: the binds since ibv_wr_start
     abi::SendWqe* building = nullptr;  ///< ibv_wr_*: the WQE that the setters fill, or nullptr

@@ -10,8 +10,8 @@ using abi::Op;
 
 bool power_of_two(uint32_t n) { return n != 0 && (n & (n - 1)) == 0; }
 
-/// Sets the producer's pointers to the ring in rocid's reply, and leaves its indices unchanged. Returns false if `depth` is
-/// invalid or the ring is not within this process's mappings of the arena.
+/// Sets the producer's pointers to the ring in rocid's reply, and leaves the producer's indices unchanged. Returns false if
+/// `depth` is invalid or the ring is not within this process's mappings of the arena.
 bool locate_ring(Context& c, const abi::Location& where, uint32_t depth, abi::RqProducer& rq) {
     if (!power_of_two(depth)) return false;
     std::byte* base = c.arena.locate(where, sizeof(abi::RqShared) + uint64_t(depth) * rq.stride);

@@ -125,7 +125,8 @@ bool process(Event& e, const abi::CmEventReply& r) {
 }
 
 /// Returns the id's group with this handle, or nullptr. rocid may report an event before the rdma_join_multicast() call that
-/// caused the event has stored the group. That call holds the id's mutex until then, so this function waits for it.
+/// caused the event has stored the group. That call holds the id's mutex until it has stored the group. So this function takes
+/// the mutex before it searches for the group.
 Group* find_group(Id& id, uint32_t handle) {
     pthread_mutex_lock(&id.mutex);
     Group* g = id.groups;
@@ -136,8 +137,8 @@ Group* find_group(Id& id, uint32_t handle) {
 
 /// Called at the end of file of the channel's socket. If rocid has ended, returns -1 with EIO. Otherwise another thread has
 /// destroyed the channel. In this case the function never returns, because a read from a destroyed channel of the kernel does not
-/// return either, and programs depend on it. To distinguish the two cases, the function sends list_devices to rocid, which fails
-/// with EIO only if rocid has ended. A request with the handle of the destroyed channel would log an error.
+/// return either, and programs depend on this behaviour. To distinguish the two cases, the function sends list_devices to rocid,
+/// which fails with EIO only if rocid has ended. A request with the handle of the destroyed channel would log an error.
 int ended() {
     abi::ListDevicesReply unused{};
     if (service().call(Op::list_devices, abi::Empty{}, unused) == EIO) return fail(EIO);

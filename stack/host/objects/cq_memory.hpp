@@ -1,4 +1,4 @@
-// The layout of a CQ in the arena.
+// The layout of a CQ in the arena. A lane is one engine's part of a CQ.
 #pragma once
 
 #include "host/call.hpp"

@@ -59,11 +59,11 @@ void free_resources(State&, Srq&);  ///< frees the engine's object and the numbe
 Outcome create_qp(Call&);
 Outcome query_qp(Call&);
 Outcome destroy_qp(Call&);
-/// Removes the QP from its engine. Returns false if an access to slow memory by the QP is in progress. The caller must then
-/// retry.
+/// Removes the QP from its engine. Returns false if an access to slow memory (mem/slow_memory.hpp) by the QP is in progress. The
+/// caller must then retry.
 [[nodiscard]] bool retire(State&, Qp&);
 void free_resources(State&, Qp&);
-/// Returns the data for `roci why` that the conductor itself stores, without a query to the engine.
+/// Returns the data for `roci why` that the conductor (rocid's control thread) itself stores, without a query to the engine.
 QpFacts facts_of(const Session& session, const Qp& qp);
 int snapshot(State&, const Qp&, qp::Snapshot& out);  ///< reads the QP's state from its engine
 // qp_open.cpp

@@ -30,8 +30,8 @@ struct Layout {
     bool slow = false;
 };
 
-/// Adds a segment. If the segment follows the last segment directly, in the same mapping or in unmapped memory, merges the two
-/// segments, because engines access a single segment faster.
+/// Adds a segment. If the segment directly follows the last segment, and both are in the same mapping or both are accessed by
+/// address, merges the two segments, because engines access a single segment faster.
 void add_segment(Layout& l, const mem::Segment& s) {
     if (!l.segments.empty()) {
         mem::Segment& last = l.segments.back();

@@ -9,7 +9,7 @@
 namespace roci::host::objects {
 namespace {
 
-/// The queues of a QP type.
+/// The queues that a QP of one type needs.
 struct Needs {
     qp::Type type;
     bool send, receive;
@@ -212,7 +212,7 @@ Outcome destroy_qp(Call& c) {
     }
     if (!qp->groups.empty()) return fail(EBUSY, "the QP is attached to {} multicast groups; detach it first", qp->groups.size());
     if (!retire(c.state, *qp)) return wait_for_memory();
-    // RemoveQp has removed all references of the QP's own engine, so the fence is only needed for other engines.
+    // RemoveQp has removed all references to the QP that the QP's own engine had, so the fence is only needed for other engines.
     if (c.state.engine_load.size() > 1) c.state.fence_all();
     free_resources(c.state, *qp);
     c.session.qps.erase(handle);

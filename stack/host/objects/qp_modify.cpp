@@ -127,8 +127,8 @@ Outcome modify_once(Call& c, const abi::ModifyQpRequest& in, Qp& qp) {
         qp.attr = {};
         qp.attr.cap = cap;
     }
-    // A QP in RESET or ERR sends nothing, and ERR can only be left to RESET. So another user's QP may connect to the same peer
-    // QP.
+    // A QP in RESET or ERR sends nothing, and a QP in ERR can change only to RESET. So another user's QP may connect to the same
+    // peer QP.
     if (steps && (step.to == qp::State::reset || step.to == qp::State::err)) qp.peer = {};
     if (steps) qp.steps.add(step.at, step.to);
     remember(qp.attr, change.attr, change.mask);

@@ -119,7 +119,7 @@ void destroy(State& state, uint32_t session, CmId& id) {
     const uint32_t channel = id.channel, waiting = id.events_waiting;
     client.ids.erase(id.handle);
     forget_events(client, channel, waiting);
-    if (parent != nullptr) forget_events(client, parent->channel, 1);  // the listener's event about this id
+    if (parent != nullptr) forget_events(client, parent->channel, 1);  // the event that reports this id to the listener
 }
 
 Outcome destroy_id(Call& c) {

@@ -1,6 +1,6 @@
-// The rdma_cm service of the conductor. The service implements the clients' ids as specified in rdma_cm(7): addresses, port
-// spaces, listeners with backlogs, and events on channels. The communication manager (cm/manager.hpp) establishes the
-// connections.
+// The rdma_cm service of the conductor (rocid's control thread). The service implements the clients' ids as specified in
+// rdma_cm(7): addresses, port spaces, listeners with backlogs, and events on channels. The communication manager (cm/manager.hpp)
+// establishes the connections.
 #pragma once
 
 #include <deque>

@@ -91,8 +91,8 @@ uint64_t one(const Call&) { return 1; }
 /// Such a request is refused only if the limit is already reached.
 uint64_t none(const Call&) { return 0; }
 
-/// Returns the number of entries per lane of a CQ for which the client requests `cqe` entries. Returns 0 if `cqe` is invalid,
-/// because the handler then refuses the request.
+/// Returns the number of entries per lane (one engine's part) of a CQ for which the client requests `cqe` entries. Returns 0 if
+/// `cqe` is invalid, because the handler then refuses the request.
 uint64_t entries(const Call& c, uint32_t cqe) {
     uint32_t depth = 0;
     return objects::cq_depth(c.state.limits, cqe, depth).failed() ? 0 : depth;
@@ -239,7 +239,7 @@ void forget_idle_users(State& state) {
 bool may_open_session(State& state, const Client& who) {
     forget_idle_users(state);
     constexpr Nanos kMostDelay = 1'000'000'000;
-    if (not_before(state, who) >= state.now + kMostDelay) return false;  // no charge(), so that the debt is limited
+    if (not_before(state, who) >= state.now + kMostDelay) return false;  // no charge() for a refusal, so that debts stay limited
     charge(state, who);
     std::string why;
     if (!state.platform.has_memory(0, why)) return false;
@@ -250,7 +250,7 @@ bool may_open_session(State& state, const Client& who) {
 
 namespace {
 
-/// Sets the use of a rate in its line. Removes a limit of 0, because 0 means that there is no limit.
+/// Sets `used` of a resource that is a rate. Removes a limit of 0, because 0 means that there is no limit.
 void set_rate(const State& state, uint32_t uid, size_t resource, QuotaLine& line) {
     if (line.limit == uint64_t{0}) line.limit.reset();
     const auto control = state.rates.find(uid);

@@ -19,7 +19,8 @@ void leave_shared(State& state, Session& s) {
         if (objects::leave(state, {s.id, *it, s.qps.generation(*it)}, *s.qps.find(*it))) s.qps.erase(*it);
 }
 
-/// Removes the session's QPs from their engines. Does not wait until accesses to slow memory of the QPs have ended.
+/// Removes the session's QPs from their engines. Does not wait until accesses of the QPs to slow memory (mem/slow_memory.hpp)
+/// have ended.
 void remove_qps(State& state, Session& s) {
     std::deque<engine::RemoveQp> removals;
     engine::Batch batch(state.engines);

@@ -66,8 +66,9 @@ std::string entry_text(const JournalEntry& e) {
     return out;
 }
 
-/// Returns the conductor's steps (StateSteps) and the events of the engine's journal in the order of time. Both record changes of
-/// the state, so an entry with the same state as the previous entry is removed.
+/// Merges the steps of ibv_modify_qp that the conductor (rocid's control thread) has recorded (StateSteps) with the events of the
+/// engine's journal, in the order of time. Both sources record changes of the state, so an entry with the same state as the
+/// previous entry is removed.
 std::vector<JournalEntry> all_events(const QpFacts& qp) {
     std::vector<JournalEntry> all;
     for (uint32_t i = 0; i < qp.steps.count(); ++i) {

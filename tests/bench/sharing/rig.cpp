@@ -44,8 +44,8 @@ Rig::Rig(const Case& c, Account& account) : world_(options(c)) {
         p.left = add_side(host, 0, c, account);
         p.right = add_side(host, 1, c, account);
     }
-    // All QPs of one side are created first. The conductor chooses the engine that has the fewest QPs. So both ends
-    // of a pair get the same engine.
+    // All QPs of one side are created first. For each QP, rocid's control thread (the conductor) chooses the engine that has the
+    // fewest QPs. So both ends of a pair get the same engine.
     std::vector<sim::Qp*> qps;
     for (uint32_t i = 0; i < c.qps; ++i) {
         Program& p = programs_[i % programs_.size()];

@@ -60,8 +60,8 @@ constexpr Case kCases[] = {
     {"read.64B.two_engines", WrOpcode::rdma_read, false, 2, 16, false, kReadBatches},
     {"send.64B.two_engines_one_cq", WrOpcode::send, false, 2, 16, true, kSendBatches},
 };
-/// Moves are counted during kCounted messages. Before that, kWarmUp messages pass without counting. During them both
-/// sides use every slot and every entry once.
+/// Moves are counted during kCounted messages. Before that, kWarmUp messages pass without counting. During the warm-up both sides
+/// use every slot and every entry once.
 constexpr uint64_t kWarmUp = 5'000, kCounted = 5'000;
 
 void print(const Case& c, const Account& account, const Moves& all) {

@@ -29,13 +29,13 @@ from measure import Measurement, table
 def parse():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument('--build', type=pathlib.Path, default=TOP / 'build')
-    p.add_argument('--work', type=pathlib.Path, help='for the guest\'s image and logs; default: BUILD/vs_rxe')
+    p.add_argument('--work', type=pathlib.Path, help='folder for the image and the logs of the guest; default: BUILD/vs_rxe')
     p.add_argument('--rounds', type=int, default=3)
     p.add_argument('--seconds', type=int, default=3)
-    p.add_argument('--only', default='', help='rows whose name matches')
-    p.add_argument('--parts', default='1234', help='1 loopback, 2 veth, 3 loss, 4 CPU')
-    p.add_argument('--cpus', dest='smp', type=int, default=2, help='of the guest')
-    p.add_argument('--calibrate', action='store_true', help='do not believe what earlier runs found an iteration to take')
+    p.add_argument('--only', default='', help='measure only rows whose name matches this regular expression')
+    p.add_argument('--parts', default='1234', help='parts to measure: 1 loopback, 2 veth, 3 loss, 4 CPU')
+    p.add_argument('--cpus', dest='smp', type=int, default=2, help='number of CPUs of the guest')
+    p.add_argument('--calibrate', action='store_true', help='measure the times per iteration again instead of using the times that earlier runs have stored')
     p.add_argument('--list', action='store_true')
     options = p.parse_args()
     options.cpu = options.under = ''

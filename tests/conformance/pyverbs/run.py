@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""rdma-core's own Python tests (Debian: rdma-core, python3-pyverbs) over a rocid of this script, on one device and between two.
+"""Runs rdma-core's own Python tests (Debian: rdma-core, python3-pyverbs) over a rocid that this script starts: on one device, and between two
+devices.
 
     tests/conformance/pyverbs/run.py [one | two | cm]
 
-The suite is not stored in this repository. The script copies it from the package's documentation and unpacks it. Every test must pass; only
-the tests of SKIPS may skip. Ends with `N passed, N failed, N skipped`.
+The suite is not stored in this repository. The script copies it from the package's documentation and unpacks it. Every test must pass,
+except the tests in the table SKIPS, which may be skipped. Ends with `N passed, N failed, N skipped`.
 """
 import gzip
 import os

@@ -4,9 +4,9 @@
 //     cm_load server ADDRESS PORT
 //     cm_load client ADDRESS PORT TOTAL AT_ONCE [hold]
 //
-// The server runs until it is killed. The client keeps up to AT_ONCE connections in progress at the same time. With
-// `hold`, it ends no connection before each of the TOTAL connections is open or has failed. Each connection has an RC
-// QP at both ends. The program uses only the public API, so it runs with any provider.
+// The server runs until it is killed. The client keeps up to AT_ONCE connections in progress at the same time. With `hold`, the
+// client ends no connection until each of the TOTAL connections is open or has failed. Each connection has an RC QP at both ends.
+// The program uses only the public API, so it runs with any provider.
 #include <netdb.h>
 #include <rdma/rdma_cma.h>
 #include <sys/resource.h>

@@ -258,8 +258,8 @@ TEST_F(Memory, OnDemandPagingSeesWhatIsMappedNow) {
     munmap(p, kBytes);
 }
 
-/// Tests with on-demand memory at both ends. They execute those of SEND, WRITE, READ and atomics that the on-demand
-/// paging capabilities of a transport include.
+/// Tests with on-demand memory at both ends. For each transport, the tests execute those of the operations SEND, WRITE, READ and
+/// atomics that its on-demand paging capabilities include.
 class OnDemand : public Memory {
 protected:
     void SetUp() override {

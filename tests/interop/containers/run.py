@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""RDMA between two podman containers that share nothing but a network.
+"""Tests RDMA between two podman containers that share only a network.
 
 Each container has no capability, the default seccomp profile, and its own rocid (`roci up`).
 
     tests/interop/containers/run.py [--only TEXT] [--list]
 
-Prints PASS or FAIL per case; ends with `N passed, N failed, N skipped`. Needs podman, crun and network namespaces (root).
+Prints PASS or FAIL per case. Ends with `N passed, N failed, N skipped`. Needs podman, crun and network namespaces (root).
 """
 import argparse
 import re
@@ -77,7 +77,7 @@ CASES = [
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument('--only', default='', metavar='TEXT', help='cases whose name has TEXT; `roci up` always runs')
+    parser.add_argument('--only', default='', metavar='TEXT', help='run only cases whose name contains TEXT, and always `roci up`')
     parser.add_argument('--list', action='store_true', help='print the names of the cases and stop')
     options = parser.parse_args()
     chosen = [(name, body) for name, body in CASES if options.only in name or body is up]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Two hosts on one machine with one rocid each, over the kinds of ports that need no hardware.
+"""Tests two hosts on one machine, with one rocid each, over the kinds of ports that need no hardware.
 
     tests/interop/hosts/run.py [--quick | --full] [--only TEXT] [--list]
 
@@ -103,9 +103,9 @@ GROUPS = [*cases.GROUPS, *ports.GROUPS, *ratios.GROUPS, *rights.GROUPS, *bad_inp
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument('--quick', action='store_true', help='fewer cases (CI)')
-    parser.add_argument('--full', action='store_true', help='everything (default)')
-    parser.add_argument('--only', default='', metavar='TEXT', help='cases whose name has TEXT')
+    parser.add_argument('--quick', action='store_true', help='run fewer cases, as CI does')
+    parser.add_argument('--full', action='store_true', help='run all cases (default)')
+    parser.add_argument('--only', default='', metavar='TEXT', help='run only cases whose name contains TEXT')
     parser.add_argument('--list', action='store_true', help='print the names of the cases and stop')
     options = parser.parse_args()
     if options.list:

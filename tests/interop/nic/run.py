@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""An emulated machine with NICs, an IOMMU and systemd. rocid runs on its own NIC (port = "pci"), as a service, and on a VLAN interface.
+"""Tests rocid in an emulated machine with NICs, an IOMMU and systemd: on a NIC of its own (port = "pci"), as a service, and on a VLAN interface.
 
     tests/interop/nic/run.py [--quick | --full] [--only TEXT] [--list] [--verbose]
 
@@ -103,11 +103,11 @@ def run(report):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument('--quick', action='store_true', help='what CI runs (default)')
-    parser.add_argument('--full', action='store_true', help='every row')
-    parser.add_argument('--only', default='', metavar='TEXT', help='rows whose name has TEXT, and the first of each of their groups')
+    parser.add_argument('--quick', action='store_true', help='run only the rows that CI runs (default)')
+    parser.add_argument('--full', action='store_true', help='run all rows')
+    parser.add_argument('--only', default='', metavar='TEXT', help='run only rows whose name contains TEXT, and the first row of each group that has such a row')
     parser.add_argument('--list', action='store_true', help='print the names of the rows and stop')
-    parser.add_argument('--verbose', action='store_true', help='show what the guest says when a row fails')
+    parser.add_argument('--verbose', action='store_true', help='if a row fails, print the last output of the guest')
     options = parser.parse_args()
     if options.list:
         print('\n'.join(f'{group}: {name}' for group, rows in groups(None) for name, _, quick in rows if options.full or quick))

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Rocinante against the Linux kernel's Soft-RoCE in a QEMU guest on a tap, as client and as server.
+"""Tests Rocinante with the Linux kernel's Soft-RoCE in a QEMU guest as the peer. Both sides act as client and as server.
 
     tests/interop/rxe/run.py [--quick | --full] [--port af_packet udp routed] [--only TEXT] [--list] [--verbose] [--write]
 
---port: our side of the wire: a packet socket on it, a UDP socket (udp), or a UDP socket behind a router (routed). --full: all three.
+--port selects how rocid is connected to the link to the guest: by a packet socket (af_packet), by a UDP socket (udp), or by a UDP socket behind a
+router (routed). --full selects all three.
 
 Prints PASS or FAIL per case. Ends with `N passed, N failed, N skipped`. Needs QEMU, a tap and a network namespace (root).
 """
@@ -204,13 +205,13 @@ def on_ports(all_cases, ports):
 def main():
     global VERBOSE
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument('--quick', action='store_true', help='what CI runs (default)')
-    parser.add_argument('--full', action='store_true', help='every case')
-    parser.add_argument('--port', nargs='+', choices=list(PORTS), help='our side of the wire (default: af_packet; --full: all)')
-    parser.add_argument('--only', default='', metavar='TEXT', help='cases whose name has TEXT')
+    parser.add_argument('--quick', action='store_true', help='run only the cases that CI runs (default)')
+    parser.add_argument('--full', action='store_true', help='run all cases, on all kinds of ports')
+    parser.add_argument('--port', nargs='+', choices=list(PORTS), help='how rocid is connected to the link to the guest (default: af_packet; with --full: all)')
+    parser.add_argument('--only', default='', metavar='TEXT', help='run only cases whose name contains TEXT')
     parser.add_argument('--list', action='store_true', help='print the names of the cases and stop')
-    parser.add_argument('--write', action='store_true', help='write docs/peers.md from this run')
-    parser.add_argument('--verbose', action='store_true', help='show what the programs say')
+    parser.add_argument('--write', action='store_true', help='write the results of this run to docs/peers.md')
+    parser.add_argument('--verbose', action='store_true', help='print the output of the programs')
     options = parser.parse_args()
     VERBOSE = options.verbose
     ports = options.port or (list(PORTS) if options.full else ['af_packet'])

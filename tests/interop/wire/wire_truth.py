@@ -157,9 +157,9 @@ def judge(tally, path, write):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument('--write', action='store_true', help='renew docs/wire.md')
-    parser.add_argument('--keep', metavar='FILE', help='keep the capture there')
-    parser.add_argument('--capture', metavar='FILE', help='judge this capture instead of taking one')
+    parser.add_argument('--write', action='store_true', help='generate docs/wire.md')
+    parser.add_argument('--keep', metavar='FILE', help='store the capture in FILE')
+    parser.add_argument('--capture', metavar='FILE', help='check the capture in FILE instead of making a capture')
     options = parser.parse_args()
     tally = Tally()
     with tempfile.TemporaryDirectory(prefix='roci-wire-') as folder:

@@ -206,8 +206,8 @@ Fate Network::draw(End& end, const Sent& s, Nanos& extra) {
 }
 
 void Network::flip_random_bit(std::vector<uint8_t>& bytes) {
-    // Does not flip bits of the source MAC address. Hosts store this address. In a real network only the FCS protects
-    // it, because the ICRC does not cover it.
+    // Does not flip bits of the source MAC address. Hosts store this address. In a real network only the FCS protects this
+    // address, because the ICRC does not cover the Ethernet header.
     constexpr uint64_t kSource = 6, kSourceEnd = 12;
     uint64_t bit = rng_.below(bytes.size() * 8);
     if (bit / 8 >= kSource && bit / 8 < kSourceEnd) bit += (kSourceEnd - kSource) * 8;

@@ -1,5 +1,6 @@
-// The conductor's Platform in plain memory. A descriptor is a token: a number far above real descriptors that
-// identifies a block of memory. So a simulated client can "map" the descriptors of a reply.
+// The implementation of host::Platform in plain memory. The conductor (rocid's control thread) calls the operating system through
+// this interface. A descriptor is a token: a number far above real descriptors that identifies a block of memory. So a simulated
+// client can "map" the descriptors of a reply.
 #pragma once
 
 #include <deque>

@@ -206,7 +206,7 @@ private:
             broken("SEND with invalidate: status %u, flags %u", unsigned(e.status), unsigned(e.wc_flags));
         for (const Slot& s : slots_)
             if (s.window.rkey == e.imm_or_inv && s.state == State::closing) return;
-        // The user may have polled its completion earlier. Then the owner may have opened the window again already.
+        // The user may have polled the completion of its SEND before. Then the owner may already have opened the window again.
         for (const Slot& s : slots_)
             if ((s.window.rkey & ~0xffu) == (e.imm_or_inv & ~0xffu)) return;
         broken("R_Key %x was invalidated, which nobody asked for", e.imm_or_inv);

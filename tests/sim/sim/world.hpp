@@ -1,4 +1,5 @@
-// Hosts on one network with one virtual clock. A host has a conductor, engines and devices, as a rocid has.
+// Hosts on one network with one virtual clock. A host has a conductor (rocid's control thread), engines and devices, as a rocid
+// has.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// The messages that rocid logs about the CRC kernel that computes ICRCs.
+// Tests of the messages that rocid logs about the CRC kernel, which is the function that computes ICRCs.
 #include "apps/rocid/icrc_kernel.hpp"
 
 #include <gtest/gtest.h>

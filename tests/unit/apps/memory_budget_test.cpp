@@ -114,7 +114,7 @@ struct Holes : Platform {
         close(own);
         return *regions.back();
     }
-    /// Returns the number of pages that can be accessed before the region is poisoned.
+    /// Returns the number of pages that can be accessed before the SIGBUS guard poisons the region (replaces it by zero pages).
     static uint64_t filled(mem::MappedRegion& r) {
         auto* bytes = reinterpret_cast<volatile char*>(r.base);
         for (uint64_t i = 0; i < kPages; ++i) {

@@ -1,5 +1,5 @@
-// Tests of the metrics endpoint: its text, its server, and the request by which the server's thread gets text from
-// the conductor.
+// Tests of the metrics endpoint: its text, its server, and the request by which the server's thread gets text from the conductor
+// (rocid's control thread).
 #include "apps/rocid/metrics.hpp"
 
 #include <arpa/inet.h>

@@ -157,7 +157,7 @@ TEST_F(Platform, ATruncatedRegionIsPoisonedAndNobodyElseIsHurt) {
     EXPECT_TRUE(bad->poisoned.load());
     EXPECT_EQ(out[0], 'x');
     EXPECT_EQ(out[2 * kPage], '\0');
-    std::memset(bad->base, 1, 4 * kPage);  // raises no SIGBUS, because the region is poisoned already
+    std::memset(bad->base, 1, 4 * kPage);  // raises no SIGBUS, because zero pages have replaced the region already
     EXPECT_EQ(SigbusGuard::instance().poisoned(), before + 1);
 
     EXPECT_FALSE(good->poisoned.load());

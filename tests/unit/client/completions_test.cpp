@@ -1,5 +1,5 @@
-// Tests of polling: the completions of each lane, the queue slots that completions free, and the effects of a
-// destroyed or reset QP or a resized CQ.
+// Tests of polling: the completions of each lane (one engine's part of a CQ), the queue slots that completions free, and the
+// effects of a destroyed or reset QP or a resized CQ.
 #include <atomic>
 #include <set>
 #include <thread>

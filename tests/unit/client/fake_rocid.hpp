@@ -89,7 +89,7 @@ public:
     const abi::SendWqe& send_wqe(uint32_t qp_handle, uint32_t index);
     const abi::RecvWqe& recv_wqe(uint32_t qp_handle, uint32_t index);
 
-    /// Writes an entry into a lane of the CQ, as an engine does.
+    /// Writes an entry into a lane of the CQ, as the engine of this lane does.
     void complete(uint32_t cq_handle, uint32_t lane, const abi::Cqe& entry);
     abi::DoorbellPage& doorbells(uint32_t engine) {
         return *reinterpret_cast<abi::DoorbellPage*>(doorbells_ + engine * kDoorbellStride);

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks that the client libraries export every symbol of every release of rdma-core, and no others except OURS.
+"""Checks that the client libraries export every symbol of every release of rdma-core, and no other symbols except those in OURS.
 
     releases.py FACTS LIBIBVERBS LIBRDMACM
 """

@@ -1,5 +1,5 @@
-// Tests with faulty messages of a peer and faulty calls of an owner. They must not change other connections and must
-// use bounded memory.
+// Tests with faulty messages of a peer and faulty calls of an owner. Such messages and calls must not change other connections
+// and must use bounded memory.
 #include "fixture.hpp"
 
 namespace roci::cm {

@@ -1,5 +1,5 @@
-// Tests of CM messages. They compare messages with those of Linux's CM. A message that is decoded and encoded again
-// must have the same bytes.
+// Tests of CM messages. The tests compare encoded messages with messages of Linux's CM. A message that is decoded and encoded
+// again must have the same bytes.
 #include <gtest/gtest.h>
 
 #include <cstring>

@@ -1,4 +1,4 @@
-// Two sessions of a conductor that use rdma_cm. The test carries the MADs between the two devices.
+// Two sessions of a conductor (rocid's control thread) that use rdma_cm. The test carries the MADs between the two devices.
 #pragma once
 
 #include <cstring>

@@ -1,4 +1,4 @@
-// Tests of rdma_cm in the conductor: ids, addresses, ports, connections, multicast groups and events.
+// Tests of rdma_cm in the conductor (rocid's control thread): ids, addresses, ports, connections, multicast groups and events.
 #include <map>
 #include <nlohmann/json.hpp>
 #include <random>

@@ -1,4 +1,4 @@
-// Tests of the conductor with real engines, and a test with hostile clients that send random requests.
+// Tests of the conductor (rocid's control thread) with real engines, and a test with hostile clients that send random requests.
 #include "engine/engine.hpp"
 
 #include <random>
@@ -137,7 +137,7 @@ TEST_F(EnginesTest, AResizedCqKeepsItsEntriesInOrder) {
     map(made);
     for (uint64_t id : {1, 2, 3, 4, 5}) EXPECT_EQ(push(0, id), rings::PushResult::ok);
     for (uint64_t id : {101, 102, 103}) EXPECT_EQ(push(1, id), rings::PushResult::ok);
-    for (int i = 0; i < 2; ++i) client.peek(), client.pop();  // the client polls entries 1 and 2 of lane 0
+    for (int i = 0; i < 2; ++i) client.peek(), client.pop();  // polls entries 1 and 2 of lane 0 (the CQ's part for engine 0)
     client.arm(false);
     const uint32_t armed = client.shared->arm;
 

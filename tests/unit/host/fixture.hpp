@@ -1,6 +1,6 @@
-// A conductor without an operating system. It uses heap memory instead of memfds, plain numbers instead of
-// descriptors, and engines that only record commands. The fixture counts all resources of the conductor, so that a
-// test can detect leaks.
+// A conductor (rocid's control thread) without an operating system. It uses heap memory instead of memfds, plain numbers instead
+// of descriptors, and engines that only record commands. The fixture counts all resources of the conductor, so that a test can
+// detect leaks.
 #pragma once
 
 #include <gtest/gtest.h>

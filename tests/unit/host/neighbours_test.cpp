@@ -31,7 +31,7 @@ protected:
         announced = port.frames;
         port.frames.clear();
     }
-    /// Sends the request. Returns true if the conductor defers the reply.
+    /// Sends the request. Returns true if the conductor (rocid's control thread) defers the reply.
     bool waits(Op op, const auto& body) {
         bool close = false;
         return conductor.handle(session, packet(op, bytes_of(body)), {}, close).deferred;

@@ -69,7 +69,7 @@ TEST_F(QueuesTest, TheClientMakesTheChunksThatRequestsNeed) {
     EXPECT_EQ(first.last_chunk, 0u);
     EXPECT_TRUE(first.fds.empty());
     EXPECT_EQ(make_cq(4).chunks.size(), 0u);
-    const Result big = make_cq(4096);  // the two lanes of 256 KiB each need another chunk
+    const Result big = make_cq(4096);  // the two lanes (one per engine) of 256 KiB each need another chunk
     EXPECT_EQ(big.chunks.size(), 1u);
     EXPECT_EQ(big.last_chunk, 1u);
     EXPECT_EQ(big.as<abi::CreateCqReply>().where.chunk, 1u);

@@ -65,8 +65,8 @@ TEST(WindowRace, NothingReachesAnOldBindingOnceTheNewOneIsComplete) {
                 uint64_t va = half;
                 if (check(race.table, key, kPd, 99, va, 8, kRemoteWrite, found, use) != Fault::ok) continue;
                 std::this_thread::yield();  // makes the access last longer
-                // The 256th bind uses the same key again. It may have taken effect before `complete` counts it. So
-                // the differences 0 and 255 are legal.
+                // The 256th bind uses the same key again. This bind may have taken effect before `complete` counts it. So the
+                // differences 0 and 255 are legal.
                 const uint32_t since = (complete.load() - before) & 0xff;
                 late += (since != 0 && since != 0xff) || half != Race::half_of(key);
                 ++granted;

@@ -108,7 +108,7 @@ struct Lcore : testing::Test {
         if (loop == nullptr) make();
         thread = std::thread([this] { loop->run(); });
     }
-    /// Submits one command and waits for its result, as the conductor does.
+    /// Submits one command and waits for its result, as the conductor (rocid's control thread) does.
     int execute() {
         engine::AddQp c;
         loop->commands().wait(loop->commands().submit(&c));

@@ -1,5 +1,5 @@
-// Tests of Asked. It lists packets that were requested again or sent again. It detects that the answer to such a request, or the
-// repeated packet, is lost.
+// Tests of Asked, a list of packets that were requested again or sent again. Asked detects that the answer to such a request, or
+// the repeated packet, is lost.
 #include "qp/asked.hpp"
 
 #include <gtest/gtest.h>

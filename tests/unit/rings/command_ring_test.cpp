@@ -1,4 +1,4 @@
-// Tests of the ring of commands from the conductor's thread to an lcore.
+// Tests of the ring of commands from the conductor (rocid's control thread) to an lcore.
 #include "engine/command_ring.hpp"
 
 #include <gtest/gtest.h>

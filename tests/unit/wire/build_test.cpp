@@ -148,7 +148,8 @@ TEST(Build, Ipv4ChecksumIsRightForEveryLengthAndHeader) {
 }
 
 TEST(Build, Ipv4ChecksumCarriesIntoItself) {
-    // Over all values of one word of the header, the sum takes every value at which adding a carry causes another carry.
+    // One word of the header takes all 65,536 values. For some of them, adding the carry to the 16-bit sum of the header causes
+    // another carry.
     PathSpec spec = test::sample_path(false, false);
     for (uint32_t host = 0; host < 65536; ++host) {
         store_be<uint16_t>(&spec.source_gid.bytes[14], uint16_t(host));

@@ -1,4 +1,5 @@
-// stack/wire and an independent peer: frames of Linux Soft-RoCE are parsed, and built again byte for byte.
+// Tests stack/wire with a capture of frames of Linux Soft-RoCE: parses the frames, and builds the same frames again, byte for
+// byte.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -56,8 +57,9 @@ TEST(Capture, SyndromesOfThePeerAreTheSpecifications) {
     EXPECT_GT(syndromes[0x60], 0);  // NAK
 }
 
-/// With the same fields, the built frame equals the peer's frame. Two things are taken from the peer's frame before the
-/// comparison: the IPv4 identification, which begin_frame leaves 0 (and with it the checksum and the ICRC), and the pad bytes.
+/// A frame that is built from the fields of the peer's frame must equal the peer's frame. Before the comparison, the test copies
+/// the pad bytes and the IPv4 identification from the peer's frame, because begin_frame sets the identification to 0. Then the
+/// test corrects the checksum and the ICRC.
 TEST(Capture, BuiltAgainByteForByte) {
     int compared = 0, identical_as_sent = 0;
     for (const Frame& f : capture()) {

@@ -1,4 +1,5 @@
-// Compares every CRC kernel of the processor with a bitwise CRC-32, without any library, so that it runs on emulated processors.
+// Compares every CRC kernel of the processor with a bitwise CRC-32. This program uses no library, so it also runs on emulated
+// processors.
 //   crc_check EXPECTED: the kernels that must be available, separated by commas; the first one must be the chosen one
 #include <cstdio>
 #include <cstring>

@@ -1,4 +1,5 @@
-// The kernels of CRC-32: their constants by long division, their results compared with zlib's, the choice between them.
+// Tests of the CRC-32 kernels. Long division checks their constants, and zlib checks their results. Further tests check the
+// choice of a kernel.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -75,7 +76,7 @@ TEST(CrcConstants, CarriesAreRestsOfLongDivision) {
         EXPECT_EQ(carry(blocks).low, rest_of_power(128 * blocks + 32, 32)) << blocks;
         EXPECT_EQ(carry(blocks).high, rest_of_power(128 * blocks - 32, 32)) << blocks;
     }
-    EXPECT_EQ(carry(1).low, 0x1751997d0u);  // as published by Gopal et al. for folding by one and by four blocks
+    EXPECT_EQ(carry(1).low, 0x1751997d0u);  // the factors that Gopal et al. have published for folding by one and by four blocks
     EXPECT_EQ(carry(1).high, 0x0ccaa009eu);
     EXPECT_EQ(carry(4).low, 0x154442bd4u);
     EXPECT_EQ(carry(4).high, 0x1c6e41596u);
@@ -109,7 +110,7 @@ std::vector<const Kernel*> supported() {
     return out;
 }
 
-/// Only kernels of this processor can run. The test names the other kernels as skipped.
+/// If this processor cannot run one of the kernels, the test is skipped and names that kernel.
 TEST(CrcKernel, AreThoseOfThisProcessor) {
     std::string missing;
     for (const Kernel* k : kernels())

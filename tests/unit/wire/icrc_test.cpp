@@ -1,4 +1,4 @@
-// The ICRC against a bitwise CRC written from the definition (IBA 7.8.1, RoCEv2 annex A17.3.3).
+// Compares icrc() with a bitwise CRC that the test computes by the definition (IBA 7.8.1, RoCEv2 annex A17.3.3).
 #include "wire/icrc.hpp"
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ uint32_t icrc_by_definition(const uint8_t* l3, uint32_t length, bool ipv6, uint3
 }
 
 TEST(Icrc, BitwiseReferenceIsCrc32) {
-    const std::string check = "123456789";  // the catalogue's check value of CRC-32/ISO-HDLC
+    const std::string check = "123456789";  // the text whose CRC is the published check value of CRC-32/ISO-HDLC
     EXPECT_EQ(crc32_bitwise({check.begin(), check.end()}), 0xcbf43926u);
 }
 

@@ -1,4 +1,4 @@
-// Checksums of IPv4 packets inside datagrams, compared with the definition of RFC 1071.
+// Tests of the checksums of IPv4 packets inside datagrams. The tests compare them with checksums by the definition of RFC 1071.
 #include "wire/ip_checksum.hpp"
 
 #include <gtest/gtest.h>

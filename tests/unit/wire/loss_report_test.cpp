@@ -1,4 +1,4 @@
-// The bytes of loss reports.
+// Tests of the format of loss reports: the bytes that are written, and the bytes that are accepted.
 #include "wire/loss_report.hpp"
 
 #include <gtest/gtest.h>

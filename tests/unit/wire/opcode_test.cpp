@@ -1,5 +1,4 @@
-// The opcode table compared with the table of the specification, which is written out by hand here (IBA 9.2.1, table 38; annex
-// A14).
+// Compares the opcode table with a copy of the specification's table that was typed by hand (IBA 9.2.1, table 38; annex A14).
 #include "wire/opcode.hpp"
 
 #include <gtest/gtest.h>

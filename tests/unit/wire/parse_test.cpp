@@ -76,7 +76,7 @@ TEST_P(Parse, OtherTrafficIsNotOurs) {
     set16(f, at.l3 - 2, 0x0806);
     EXPECT_EQ(verdict(f), Verdict::not_roce);
     f = good();
-    set16(f, at.l3 - 2, 0x8100);  // a VLAN tag, or one more, in place of the payload's EtherType
+    set16(f, at.l3 - 2, 0x8100);  // the EtherType of a VLAN tag instead of IP; a tagged frame then has two tags
     EXPECT_NE(verdict(f), Verdict::ok);
 }
 
@@ -89,7 +89,8 @@ TEST_P(Parse, EveryTruncationIsRefused) {
 }
 
 TEST_P(Parse, TruncationWithConsistentLengthsNeverPassesNorReadsBeyond) {
-    // Every opcode is cut at every length. The IP and UDP lengths and both checksums are corrected.
+    // The frame of every opcode is cut to every shorter length. The IP and UDP lengths, the IPv4 checksum and the ICRC are
+    // corrected.
     for (unsigned op = 0; op < 256; ++op) {
         const OpcodeInfo& info = opcode_info(uint8_t(op));
         if (!info.valid()) continue;
@@ -221,7 +222,7 @@ TEST(ParseIpv4, EveryHeaderBitIsGuardedByTheIcrcButTosTtlAndChecksum) {
     const Frame original = sample_frame(kSendOnly, false, false, 64);
     for (uint32_t bit = 0; bit < kIpv4Length * 8; ++bit) {
         const uint32_t byte = bit / 8;
-        if (byte == 0 || byte == 2 || byte == 3 || byte == 9) continue;  // version, lengths, protocol: refused earlier
+        if (byte == 0 || byte == 2 || byte == 3 || byte == 9) continue;  // version, lengths, protocol: refused before the ICRC
         Frame f = original;
         f[at.l3 + byte] = uint8_t(f[at.l3 + byte] ^ 0x80 >> bit % 8);
         EXPECT_NE(verdict(f), Verdict::ok);
@@ -235,7 +236,7 @@ TEST(ParseIpv4, EveryHeaderBitIsGuardedByTheIcrcButTosTtlAndChecksum) {
 
 TEST(ParseIpv4, ChecksumIsVerified) {
     Frame f = sample_frame(kSendOnly);
-    f[kEthLength + 8]--;  // like a router that forgot to update the checksum
+    f[kEthLength + 8]--;  // decrements the TTL without an update of the checksum
     EXPECT_EQ(verdict(f), Verdict::bad_ip_checksum);
     test::repair_ipv4_checksum(&f[kEthLength]);
     EXPECT_EQ(verdict(f), Verdict::ok);
@@ -319,7 +320,7 @@ TEST(Parse, EcnAndCongestionBitsAreRead) {
         const Offsets at(ipv6, false);
         Frame f = sample_frame(kSendOnly, ipv6);
         f[at.bth + 4] = 0x80;
-        f[at.l3 + 1] = uint8_t(f[at.l3 + 1] | (ipv6 ? 0x30 : 0x03));  // CE, as a switch sets it; the ICRC does not change
+        f[at.l3 + 1] = uint8_t(f[at.l3 + 1] | (ipv6 ? 0x30 : 0x03));  // a switch sets ECN to CE; the ICRC does not cover ECN
         if (!ipv6) test::repair_ipv4_checksum(&f[at.l3]);
         Packet p;
         ASSERT_EQ(parse(f.data(), uint32_t(f.size()), p), Verdict::ok);

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the exports of rdma-core's private nodes from their table.
+"""Makes the exports of rdma-core's private nodes (the symbol versions IBVERBS_PRIVATE_*) from their table.
 
     private_symbols.py TABLE PUBLIC_MAP --map OUT      the linker's version script: PUBLIC_MAP and the private nodes
     private_symbols.py TABLE --aliases OUT             assembler directives that export each symbol in each of its nodes

@@ -32,9 +32,9 @@ struct Range {
 };
 bool overlap(const Range& a, const Range& b) { return a.start < b.end && b.start < a.end; }
 
-/// Returns the range of this thread's stack and TLS. This range is not adopted: the thread would block itself on a frozen page,
-/// and fork() writes to the stack in the child. For the main thread the function returns a dummy range in the first page of the
-/// address space.
+/// Returns the range of this thread's stack and TLS. The library does not adopt (adopt.hpp) the stack and TLS of the calling
+/// thread: the thread would block itself on a frozen page, and fork() writes to the stack in the child. For the main thread the
+/// function returns a dummy range in the first page of the address space.
 Range own_stack() {
     static thread_local Range cached{0, 0};
     if (cached.end != 0) return cached;
@@ -52,8 +52,8 @@ Range own_stack() {
     return cached = {page_floor(start), page_ceil(start + size)};
 }
 
-/// Returns true if the range contains pages to which this code writes while pages are frozen: the stack, the pages around the
-/// stack frame (a coroutine has its own stack), the page of errno, or the pages of the thread control block.
+/// Returns true if the range contains pages to which this code writes while pages are frozen (freeze.hpp): the stack, the pages
+/// around the stack frame (a coroutine has its own stack), the page of errno, or the pages of the thread control block.
 bool is_in_use_by_this_thread(const Range& range) {
     constexpr uint64_t kBelow = 64 << 10, kAbove = 16 << 10, kControlBlock = 2304;
     const auto frame = reinterpret_cast<uint64_t>(__builtin_frame_address(0));
@@ -88,9 +88,9 @@ bool is_reachable(uint64_t address) {
     return ::process_vm_readv(getpid(), &local, 1, &remote, 1, 0) == 1 || errno != EFAULT;
 }
 
-/// Makes mremap(), for example in realloc(), refuse to grow an adopted mapping. A grown mapping would extend into the file space
-/// of other mappings. mremap() refuses a range of several VMAs. So this function makes the first page a separate VMA by
-/// MADV_RANDOM. Does nothing for a mapping of less than 16 pages, unless it is an allocation of malloc() by mmap().
+/// Makes mremap(), for example in realloc(), refuse to grow an adopted mapping (adopt.hpp). A grown mapping would extend into the
+/// file space of other mappings. mremap() refuses a range of several VMAs. So this function makes the first page a separate VMA
+/// by MADV_RANDOM. Does nothing for a mapping of less than 16 pages, unless it is an allocation of malloc() by mmap().
 void forbid_growth(uint64_t address, uint64_t length, uint64_t first_byte) {
     constexpr uint64_t kMallocHeader = 16, kMmapped = 2, kFlags = 7;
     const bool malloc_mapping = first_byte == address + kMallocHeader && (pointer<const uint64_t>(address)[1] & kMmapped) &&
@@ -118,7 +118,7 @@ public:
         trim();
         return 0;
     }
-    /// Returns the pinned uses. The caller must unpin them.
+    /// Returns the ranges of files that acquire() has pinned so far. The caller must unpin them.
     std::vector<Use> take_uses() { return std::exchange(uses_, {}); }
 
 private:

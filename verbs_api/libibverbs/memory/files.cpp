@@ -76,7 +76,7 @@ bool is_intact(const File& file) {
 
 bool Files::check(File* file) {
     if (is_intact(*file)) return true;
-    file->fd.release();  // the program may have reused the number for another file
+    file->fd.release();  // the program may have reused the number of the descriptor for another file
     forget(file);
     if (file->tokens == 0) remove(file);
     return false;

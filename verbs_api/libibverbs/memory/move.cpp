@@ -40,7 +40,7 @@ __attribute__((no_sanitize("address"))) bool all_zero(const uint64_t* page, uint
 /// a page during the freeze would be lost.
 bool populate_for_reading(uint64_t address, uint64_t length) {
     if (::madvise(pointer(address), length, MADV_POPULATE_READ) == 0) return true;
-    if (errno != EINVAL) return false;  // a part of the range is unmapped or poisoned
+    if (errno != EINVAL) return false;  // a part of the range is unmapped or has a hardware error
     for (uint64_t at = address; at < address + length; at += page_size()) *static_cast<const volatile char*>(pointer(at));
     return true;
 }
