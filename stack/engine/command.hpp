@@ -50,9 +50,9 @@ struct MoveQp {
     qp::Qp* qp = nullptr;
     const qp::Owner* owner = nullptr;
 };
-/// Removes a QP. Afterwards the engine writes no more completions or frames for the QP and does not read the QP's memory. CQEs
-/// that were written before remain. Fails with EAGAIN while a worker thread may still write the QP's memory
-/// (mem/slow_memory.hpp).
+/// Removes a QP. First sends its posted requests, up to a limit (Engine::Impl::send_last_requests). Afterwards the engine writes
+/// no more completions or frames for the QP and does not read the QP's memory. CQEs that were written before remain. Fails with
+/// EAGAIN while a worker thread may still write the QP's memory (mem/slow_memory.hpp).
 struct RemoveQp {
     qp::Qp* qp = nullptr;
     bool force = false;  ///< removes the QP even if a worker may still write

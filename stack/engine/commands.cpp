@@ -70,6 +70,8 @@ void run(Impl& e, MoveQp& c) {
 /// later. If `force` is set, removes the QP at once. The conductor sets `force` when it reclaims the objects of a session.
 void run(Impl& e, RemoveQp& c) {
     acknowledge_first(e, *c.qp);
+    const bool again = c.qp->slow != nullptr && c.qp->slow->closing;
+    if (!again) e.send_last_requests(*c.qp);
     if (!c.force && !qp::close_slow(e.ctx, *c.qp)) {
         c.error = EAGAIN;
         return;
@@ -124,25 +126,26 @@ void run(Impl& e, const SendGsi& c) { (void)e.send_management(c.datagram); }
 void run(Impl&, const Barrier&) {}
 
 template <class Other>
-bool quiet(const Other&) {
+bool quiet(const Impl&, const Other&) {
     return false;
 }
-bool quiet(const AddQp&) { return true; }
-bool quiet(const QueryQp&) { return true; }
-bool quiet(const QuerySrq&) { return true; }
-bool quiet(const RemoveQp& c) { return !owes_responses(*c.qp); }
+bool quiet(const Impl&, const AddQp&) { return true; }
+bool quiet(const Impl&, const QueryQp&) { return true; }
+bool quiet(const Impl&, const QuerySrq&) { return true; }
+bool quiet(const Impl& e, const RemoveQp& c) { return !owes_responses(*c.qp) && !e.has_last_requests(*c.qp); }
 
 }  // namespace
 
 bool Engine::is_quiet(const Command& command) const {
     bool result = false;
-    visit(command, [&](const auto& c) { result = quiet(c); });
+    visit(command, [&](const auto& c) { result = quiet(*impl_, c); });
     return result;
 }
 
 void Engine::execute(const Command& command, Nanos now, bool asleep) {
     if (impl_->started && !asleep) impl_->note_gap(now);
     impl_->ctx.now = now;
+    impl_->lent = asleep;
     impl_->counters.add(Counter::commands);
     impl_->pipeline.forget();
     visit(command, [this](auto& c) { run(*impl_, c); });

@@ -208,6 +208,34 @@ uint32_t Engine::Impl::serve(qp::Qp& qp) {
     return sent;
 }
 
+/// Returns true if a QP that is to be removed can send a posted request. The responses to the READs of a matched rendezvous
+/// would find no QP.
+bool Engine::Impl::has_last_requests(const qp::Qp& qp) const { return qp.tags == nullptr && qp::has_requests(ctx, qp); }
+
+/// Sends the posted requests of a QP that is to be removed. A program may post a last message and then destroy the QP or end. A
+/// NIC sends this message, because the post passes it to the NIC. Between two rounds, all removed QPs together send at most
+/// kRoundFrames frames, and at most kSharedRoundCost while several users have turns. If other removals have used up this
+/// budget, the QP sends one frame. The user pays for the frames as for those of a turn.
+void Engine::Impl::send_last_requests(qp::Qp& qp) {
+    if (lent || !has_last_requests(qp)) return;
+    note_user(ctx.requesters.user_of(qp));
+    const uint64_t most = shared_by_users() ? kSharedRoundCost : UINT64_MAX;
+    Budget budget{kRoundFrames - std::min(last_frames, kRoundFrames - 1), most - std::min(last_cost, most - 1)};
+    while (budget.exceeds({}) && has_last_requests(qp) && !ctx.requesters.over_limit(qp, ctx.now)) {
+        const uint64_t bytes_before = qp.counters.tx_bytes, copies_before = ctx.copies;
+        const uint32_t sent = qp::send_requests(ctx, qp, std::min(budget.left, kContendedQuantum));
+        if (sent == 0) break;
+        const uint64_t bytes = qp.counters.tx_bytes - bytes_before;
+        const uint64_t spent = cost(sent, bytes) + (ctx.copies - copies_before) * qp::kPacketCost;
+        budget.spend(sent, spent);
+        last_frames += sent;
+        last_cost += spent;
+        bump(ctx.tally(qp).tx_octets, bytes);
+        ctx.requesters.spend(qp, spent);
+        ctx.requesters.charge(qp, ctx.now, sent, bytes);
+    }
+}
+
 /// Called for a requester that leaves the run queue. If all posted requests are fetched, the client must ring the doorbell for
 /// the next post. Otherwise the QP returns to the run queue at once if it can send, or later at an event such as an ACK or a
 /// timer.
@@ -317,6 +345,8 @@ bool Engine::poll(Nanos now) {
     }
     e.note_gap(now);
     e.ctx.now = now;
+    e.last_frames = 0;
+    e.last_cost = 0;
     bool any = e.look_for_doorbells();
     if (e.ctx.slow->awaits()) [[unlikely]]
         any |= qp::collect_slow(e.ctx);

@@ -48,6 +48,9 @@ struct alignas(64) Engine::Impl {
     Nanos last_turn = 0;
     uint16_t last_user = 0;  ///< user of the last turn; 0: none
     bool started = false;
+    bool lent = false;         ///< the conductor executes a command while the engine's thread sleeps
+    uint32_t last_frames = 0;  ///< frames that removed QPs have sent since the last round
+    uint64_t last_cost = 0;    ///< cost of these frames
     static constexpr uint32_t kPublishEvery = 128;
     bool was_busy = false;                 ///< the last round had work
     uint32_t rounds_left = kPublishEvery;  ///< number of rounds until the counters are published
@@ -82,6 +85,8 @@ struct alignas(64) Engine::Impl {
                                               : std::max(config.qp_quantum, ctx.outbox[qp.spec.port].best_burst());
     }
     uint32_t serve(qp::Qp& qp);
+    bool has_last_requests(const qp::Qp& qp) const;
+    void send_last_requests(qp::Qp& qp);
     bool has_more(const qp::Qp& qp, uint32_t worked) const;
     bool lingers(qp::Qp& qp) const;
     void rest(qp::Qp& qp);

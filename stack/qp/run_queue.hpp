@@ -22,6 +22,9 @@ inline constexpr uint32_t kPacketCost = 512;
 /// The cost that a user or session may incur before the next user or session is served: about eight full packets.
 inline constexpr int64_t kShareQuantum = 8 * (kPacketCost + 4096);
 
+/// Limit of a negative credit that spend() causes.
+inline constexpr int64_t kMostDebt = 16 * kShareQuantum;
+
 /// How a QP ended its turn.
 enum class TurnEnd : uint8_t {
     without_work,  ///< the QP did nothing: it had no work, or had to wait
@@ -132,6 +135,8 @@ public:
     }
     /// Returns the number of the user whose QP has its turn. Valid between take() and done().
     uint16_t user() const { return served_->user->number; }
+    /// Returns the number of the user who owns the QP.
+    uint16_t user_of(const Qp& qp) const { return sessions_[qp.share]->user->number; }
     /// Ends the turn of the QP that take() returned. The caller may have added the QP to the list again. Subtracts `cost` from
     /// the credit of the session and of the user. In two cases the next user and session are served whatever credit is left:
     /// the QP did nothing, or the QP has finished and is the first of its session on the list.
@@ -158,6 +163,17 @@ public:
         u.resumes = at;
         parked_.push_back(&u);
         if (u.listed()) active_.remove(u);
+    }
+    /// Subtracts the cost of what the QP has sent outside a turn from the credit of its session and of its user. The debt is
+    /// limited, because with_credit() adds the quanta one by one.
+    void spend(const Qp& qp, uint64_t cost) {
+        Session& s = *sessions_[qp.share];
+        for (int64_t* credit : {&s.credit, &s.user->credit}) *credit = std::max(*credit - int64_t(cost), -kMostDebt);
+    }
+    /// Returns true if the rate of the QP's user permits no sending now.
+    bool over_limit(const Qp& qp, Nanos now) const {
+        const UserRate* rate = sessions_[qp.share]->user->rate;
+        return rate != nullptr && rate->due() > now;
     }
     /// Ends the parking of each user whose rate permits sending now.
     void release(Nanos now) {

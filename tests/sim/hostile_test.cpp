@@ -61,6 +61,26 @@ TEST_F(HostileClient, SlotsThatFalselyClaimToBePosted) {
     }
 }
 
+/// The slots contain garbage, and the client destroys the QP or ends.
+TEST_F(HostileClient, ADestroyedQpWhoseSlotsFalselyClaimToBePosted) {
+    for (const uint32_t garbage : {0u, 0x11u, 0x77u, 0xffu}) {
+        SCOPED_TRACE(garbage);
+        for (const uint32_t type : {uint32_t(IBV_QPT_RC), uint32_t(IBV_QPT_XRC_SEND)}) {
+            Qp& q = bad.qp({.type = type});
+            Qp& other = peer.qp();
+            connect(bad.client, q, peer.client, other);
+            for (uint32_t i = 0; i < q.sq.depth; ++i) {
+                std::memset(q.sq.slot(i), int(garbage), q.sq.stride);
+                q.sq.slot(i)->phase = 1;
+            }
+            bad.client.destroy_qp(q);
+            honest_traffic();
+        }
+    }
+    for (uint32_t i = 0; i < bad_qp.sq.depth; ++i) bad_qp.sq.slot(i)->phase = 1;
+    bad.client.close();
+}
+
 TEST_F(HostileClient, ReceiveProducerThatLies) {
     for (uint32_t lie : {1u, 64u, 65u, 1000u, 0x80000000u, 0xffffffffu}) {
         SCOPED_TRACE(lie);
