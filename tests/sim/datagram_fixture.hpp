@@ -11,7 +11,6 @@ struct UdTest : PairTest {
     Qp& ua = a.qp({.type = IBV_QPT_UD});
     Qp& ub = b.qp({.type = IBV_QPT_UD});
     uint32_t ah = 0;
-    explicit UdTest(const WorldOptions& o = {}) : PairTest(o) {}
     static void ready(Side& s, Qp& q, uint32_t qkey) {
         abi::QpAttr t{};
         t.qp_state = IBV_QPS_INIT;

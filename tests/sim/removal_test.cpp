@@ -18,7 +18,6 @@ size_t sent_by(World& world, uint32_t qpn = 0) {
 }
 
 struct Removal : UdTest {
-    using UdTest::UdTest;
     Qp& another(Side& s, uint32_t max_send_wr = 64) {
         Qp& q = s.qp({.type = IBV_QPT_UD, .max_send_wr = max_send_wr});
         ready(s, q, kQkey);
@@ -50,22 +49,6 @@ TEST_F(Removal, TheEndOfASessionSendsTheLastDatagram) {
     post_last(5);
     a.client.close();
     expect_arrival(5);
-}
-
-/// As in rocid: commands pass through rings, and the engine executes a command before it collects doorbells.
-struct RemovalByRing : Removal {
-    RemovalByRing() : Removal({.commands_travel = true}) {}
-};
-
-TEST_F(RemovalByRing, DestructionAndEndSendTheLastDatagram) {
-    post_last(6);
-    a.client.destroy_qp(ua);
-    expect_arrival(6);
-    Qp& q = another(a);
-    b.client.post_recv(ub, 1, {b.sge(0, 140)});
-    post(q, 1);
-    a.client.close();
-    expect_arrival(6);
 }
 
 TEST_F(Removal, ADestroyedQpSendsNoMoreThanItsShareOfARound) {
