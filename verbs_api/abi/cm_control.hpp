@@ -64,6 +64,13 @@ struct CmParam {
     uint8_t private_length, reserved;
     uint8_t private_data[kMaxCmPrivateData];
 };
+/// Returns min_rnr_timer for the QP of a connection (encoding: IBA table 45). `peer_retries` is the peer's RNR retry count. If
+/// the peer repeats without limit, a short time (0.64 ms) is best. Otherwise the connection ends if no receive is posted during
+/// all retries. So the time is the longest (655 ms), as in Linux.
+constexpr uint8_t min_rnr_timer(uint8_t peer_retries) {
+    constexpr uint8_t kNoLimit = 7, kShort = 12, kLongest = 0;
+    return peer_retries >= kNoLimit ? kShort : kLongest;
+}
 /// The body of cm_connect and cm_accept. For cm_connect rocid sends a REQ or SIDR_REQ, for cm_accept a REP or SIDR_REP.
 struct CmConnectRequest {
     uint32_t id;

@@ -28,9 +28,10 @@ int append(abi::CmParam& to, const void* data, size_t length) {
     return 0;
 }
 
+constexpr uint8_t kMostRetries = 7;
+
 /// Fills in the parameters of a connection for cm_connect or cm_accept. Returns 0 or an errno.
 int fill(const Id& id, const rdma_conn_param* p, abi::CmParam& out) {
-    constexpr uint8_t kMostRetries = 7;
     out.qpn = id.id.qp != nullptr ? id.id.qp->qp_num : p != nullptr ? p->qp_num : 0;
     out.srq = id.id.qp != nullptr ? uint8_t(id.id.qp->srq != nullptr) : p != nullptr ? p->srq : uint8_t{0};
     out.responder_resources = id.responder_resources;
@@ -86,7 +87,9 @@ int rdma_accept(rdma_cm_id* p, rdma_conn_param* param) {
     id.initiator_depth = own_depth ? param->initiator_depth : std::min(id.initiator_depth, device->max_initiator_depth);
     id.responder_resources =
         own_resources ? param->responder_resources : std::min(id.responder_resources, device->max_responder_resources);
-    if (!datagram(*p) && connect_qp(*p, id.responder_resources, id.initiator_depth) != 0) return -1;
+    const OwnAttributes own{id.responder_resources, id.initiator_depth,
+                            roci::abi::min_rnr_timer(param != nullptr ? param->rnr_retry_count : kMostRetries)};
+    if (!datagram(*p) && connect_qp(*p, own) != 0) return -1;
     roci::abi::CmConnectRequest request{};
     request.id = id.handle;
     int error = fill(id, param, request.param);

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -166,7 +167,13 @@ int take_route(Id& id, abi::CmQueryReply q);
 void forget_attributes(Id& id);
 int destroy_handle(uint32_t handle);  ///< returns the number of reported events, or -1
 // qp.cpp
-int connect_qp(rdma_cm_id& id, uint8_t responder_resources, uint8_t initiator_depth);
+/// The values of rdma_accept() that replace rocid's attributes of the QP.
+struct OwnAttributes {
+    uint8_t responder_resources = RDMA_MAX_RESP_RES;
+    uint8_t initiator_depth = RDMA_MAX_INIT_DEPTH;
+    std::optional<uint8_t> min_rnr_timer;
+};
+int connect_qp(rdma_cm_id& id, const OwnAttributes& own);
 int modify_to_error(rdma_cm_id& id);
 int attributes(rdma_cm_id& id, ibv_qp_state state, ibv_qp_attr& attr, int& mask);
 /// Called after a REP has arrived. Moves the QP to RTS and sends the RTU. Returns 0, or -1 with errno.

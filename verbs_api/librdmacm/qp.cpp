@@ -89,7 +89,7 @@ int attributes(rdma_cm_id& id, ibv_qp_state state, ibv_qp_attr& attr, int& mask)
 
 /// Moves the id's QP to RTR and then to RTS by one request. If the QP is not in INIT, the request first moves the QP to INIT.
 /// Does nothing if the id has no QP.
-int connect_qp(rdma_cm_id& id, uint8_t responder_resources, uint8_t initiator_depth) {
+int connect_qp(rdma_cm_id& id, const OwnAttributes& own) {
     if (id.qp == nullptr) return 0;
     ibv_qp_attr init{}, rtr{}, rts{};
     int init_mask = 0, rtr_mask = 0, rts_mask = 0;
@@ -97,8 +97,9 @@ int connect_qp(rdma_cm_id& id, uint8_t responder_resources, uint8_t initiator_de
                        known_attributes(id, IBV_QPS_RTR, rtr, rtr_mask) == 0 &&
                        known_attributes(id, IBV_QPS_RTS, rts, rts_mask) == 0;
     if (!known) return -1;
-    if (responder_resources != RDMA_MAX_RESP_RES) rtr.max_dest_rd_atomic = responder_resources;
-    if (initiator_depth != RDMA_MAX_INIT_DEPTH) rts.max_rd_atomic = initiator_depth;
+    if (own.responder_resources != RDMA_MAX_RESP_RES) rtr.max_dest_rd_atomic = own.responder_resources;
+    if (own.initiator_depth != RDMA_MAX_INIT_DEPTH) rts.max_rd_atomic = own.initiator_depth;
+    rtr.min_rnr_timer = own.min_rnr_timer.value_or(rtr.min_rnr_timer);
     std::vector<abi::ModifyQpRequest> steps;
     const auto step = [&](const ibv_qp_attr& attr, int mask) {
         steps.push_back({id.qp->handle, uint32_t(mask), client::to_abi(attr)});
@@ -127,7 +128,7 @@ int modify_to_error(rdma_cm_id& id) {
 }
 
 int confirm_response(Id& id) {
-    if (connect_qp(id.id, RDMA_MAX_RESP_RES, RDMA_MAX_INIT_DEPTH) == 0) {
+    if (connect_qp(id.id, {}) == 0) {
         const int error = service().tell(abi::Op::cm_establish, abi::HandleRequest{id.handle, 0});
         if (error == 0) return 0;
         errno = error;

@@ -10,7 +10,6 @@ namespace roci::host::rdma_cm {
 namespace {
 
 constexpr uint32_t kUdpQkey = 0x01234567;  ///< Q_Key of all UDP ports (RDMA_UDP_QKEY)
-constexpr uint8_t kMinRnrTimer = 12;       ///< 0.64 ms
 constexpr uint8_t kHopLimit = 64;
 constexpr uint32_t kStateInit = 1, kStateRtr = 2, kStateRts = 3;
 constexpr uint32_t kRemoteWrite = 2, kRemoteRead = 4, kRemoteAtomic = 8;  // values of enum ibv_access_flags
@@ -72,7 +71,7 @@ Outcome send_req(Call& c, CmId& id, const abi::CmParam& p) {
     id.responder_resources = p.responder_resources;
     id.initiator_depth = p.initiator_depth;
     id.retry_count = std::min<uint8_t>(p.retry_count, 7);
-    id.rnr_retry_count = std::min<uint8_t>(p.rnr_retry_count, 7);
+    id.peer_rnr_retries = std::min<uint8_t>(p.rnr_retry_count, 7);
     id.connection = c.state.cm->manager.connect(s, c.state.now);
     return done();
 }
@@ -103,6 +102,7 @@ Outcome send_rep(Call& c, CmId& id, const abi::CmParam& p) {
     std::copy_n(p.private_data, p.private_length, s.private_data.begin());
     if (const int error = c.state.cm->manager.accept(id.connection, s, c.state.now); error != 0)
         return fail(EINVAL, "the request is over");
+    id.peer_rnr_retries = std::min<uint8_t>(p.rnr_retry_count, 7);
     id.state = IdState::accepted;
     return done();
 }
@@ -146,7 +146,7 @@ void rtr_attributes(const State& state, const CmId& id, const cm::Connection& co
     if (id.qp_type != qp::Type::rc && id.qp_type != qp::Type::xrc_recv) return;
     r.mask |= qp::kAttrMaxDestRdAtomic | qp::kAttrMinRnrTimer;
     r.attr.max_dest_rd_atomic = id.responder_resources;
-    r.attr.min_rnr_timer = kMinRnrTimer;
+    r.attr.min_rnr_timer = abi::min_rnr_timer(id.peer_rnr_retries);
 }
 
 void rts_attributes(const CmId& id, const cm::Connection& conn, abi::CmQpAttrReply& r) {

@@ -91,7 +91,8 @@ struct CmId {
     uint8_t traffic_class = 0, ack_timeout = 14;
     uint32_t psn = 0;
     uint8_t responder_resources = 0, initiator_depth = 0;
-    uint8_t retry_count = 7, rnr_retry_count = 7;
+    uint8_t retry_count = 7;
+    uint8_t peer_rnr_retries = 0;       ///< the peer's RNR retry count, from this side's REQ or REP; 0 before that message
     uint32_t listener = 0;              ///< number of the listener in the communication manager
     uint32_t backlog = 0, pending = 0;  ///< for a listener: limit and number of requests that the program has not fetched
     uint32_t parent = abi::kNoHandle;   ///< for the id of a request that the program has not fetched: the listener

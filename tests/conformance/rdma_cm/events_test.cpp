@@ -5,10 +5,13 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <rdma/rdma_cma.h>
+#include <rdma/rdma_verbs.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <thread>
 
 namespace {
 
@@ -151,6 +154,52 @@ TEST(CmEvents, OfAConnection) {
     ASSERT_EQ(rdma_disconnect(request.id), 0);
     client.expect({RDMA_CM_EVENT_DISCONNECTED});
     rdma_destroy_id(request.id);
+}
+
+/// Sends a message from `from` to `to`. `to` posts the receive 200 ms after the SEND.
+void expect_late_receive(rdma_cm_id* from, rdma_cm_id* to) {
+    static char text[16] = "late", room[16];
+    ibv_mr* sent = rdma_reg_msgs(from, text, sizeof text);
+    ibv_mr* received = rdma_reg_msgs(to, room, sizeof room);
+    ASSERT_TRUE(sent != nullptr && received != nullptr);
+    ASSERT_EQ(rdma_post_send(from, nullptr, text, sizeof text, sent, IBV_SEND_SIGNALED), 0);
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    ASSERT_EQ(rdma_post_recv(to, nullptr, room, sizeof room, received), 0);
+    ibv_wc wc{};
+    ASSERT_EQ(rdma_get_send_comp(from, &wc), 1);
+    EXPECT_EQ(wc.status, IBV_WC_SUCCESS) << ibv_wc_status_str(wc.status);
+    rdma_dereg_mr(sent);
+    rdma_dereg_mr(received);
+}
+
+bool make_qp(rdma_cm_id* id) {
+    ibv_qp_init_attr a{};
+    a.qp_type = IBV_QPT_RC;
+    a.cap = {.max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1, .max_inline_data = 0};
+    return rdma_create_qp(id, nullptr, &a) == 0;
+}
+
+// The initiator of libiscsi registers 255 buffers before it posts the receives for the messages that the target may send
+// meanwhile. It requests 6 RNR retries.
+TEST(CmEvents, AFewRnrRetriesWaitForALateReceive) {
+    End server(RDMA_PS_TCP), client(RDMA_PS_TCP);
+    server.listen(kPort + 4);
+    client.resolve(kPort + 4);
+    ASSERT_TRUE(make_qp(client.id));
+    rdma_conn_param p = offer("", 0);
+    ASSERT_EQ(rdma_connect(client.id, &p), 0);
+    rdma_cm_id* accepted = server.next().id;
+    ASSERT_TRUE(make_qp(accepted));
+    p = offer("", 0);
+    ASSERT_EQ(rdma_accept(accepted, &p), 0);
+    EXPECT_EQ(client.next().type, RDMA_CM_EVENT_ESTABLISHED);
+    EXPECT_EQ(server.next().type, RDMA_CM_EVENT_ESTABLISHED);
+    expect_late_receive(accepted, client.id);
+    expect_late_receive(client.id, accepted);
+    ASSERT_EQ(rdma_disconnect(client.id), 0);
+    rdma_destroy_qp(accepted);
+    rdma_destroy_id(accepted);
+    rdma_destroy_qp(client.id);
 }
 
 TEST(CmEvents, OfARefusal) {

@@ -97,6 +97,30 @@ TEST_F(CmTest, PortsAreGivenOnceAndComeBackAtOnce) {
 
 // If no device has a kernel interface, the conductor treats 127.0.0.1 as the address of the first device. So a
 // program that listens on 127.0.0.1 can send its address to a peer.
+// A peer that repeats without limit waits 0.64 ms (code 12) after an RNR NAK, any other peer 655 ms (code 0), as with Linux.
+TEST_F(CmTest, RnrTimerFollowsThePeersRetries) {
+    constexpr uint8_t kShort = 12, kLongest = 0;
+    listening(7174);
+    for (const uint8_t retries : std::initializer_list<uint8_t>{0, 6, 7}) {
+        const uint8_t wanted = retries == 7 ? kShort : kLongest;
+        const uint32_t id = resolved(7174);
+        auto request = with(id, 0x20u + retries, "");
+        request.param.rnr_retry_count = retries;
+        ASSERT_EQ(call(Op::cm_connect, request).error, 0);
+        carry();
+        const uint32_t child = event(peer, peer_channel, CmEventType::connect_request).id;
+        EXPECT_EQ(attributes(peer, child, IBV_QPS_RTR).attr.min_rnr_timer, kLongest) << "the REP will tell the retries";
+        request = with(child, 0x30u + retries, "");
+        request.param.rnr_retry_count = retries;
+        ASSERT_EQ(call_as(peer, Op::cm_accept, request).error, 0);
+        carry();
+        const auto response = event(session, channel, CmEventType::connect_response);
+        EXPECT_EQ(response.qp[1].attr.min_rnr_timer, wanted) << int(retries);
+        EXPECT_EQ(attributes(session, id, IBV_QPS_RTR).attr.min_rnr_timer, wanted) << int(retries);
+        EXPECT_EQ(attributes(peer, child, IBV_QPS_RTR).attr.min_rnr_timer, wanted) << int(retries);
+    }
+}
+
 TEST_F(CmTest, LoopbackAddressIsTheFirstDevices) {
     constexpr uint8_t kLoopback[4] = {127, 0, 0, 1};
     const uint32_t id = make_id(session, channel);
