@@ -161,7 +161,7 @@ uint64_t Files::place_in_pools(uint64_t address, uint64_t end, std::vector<Place
         WindowSlot first{};
         if (!take_slots(window, count, first)) {
             count = 1;
-            if (!take_free_slots(count, first)) break;
+            if (!take_free_slots(window, count, first)) break;
         }
         for (uint64_t i = 0; i < count; i++, at = window + i * width) {
             const WindowSlot slot{first.file, first.slot + i};
@@ -208,7 +208,15 @@ bool slots_free(const File& pool, uint64_t first, uint64_t count) {
     return true;
 }
 
-bool find_slots(File& pool, uint64_t count, uint64_t& first) {
+/// Finds `count` adjacent free slots. Prefers the slots that are as far from the start of the file as `window` is from an address
+/// that is a multiple of the file's length. Then windows that are adjacent in memory are also adjacent in the file, whichever of
+/// them gets its slot first.
+bool find_slots(File& pool, uint64_t window, uint64_t count, uint64_t& first) {
+    const uint64_t preferred = window / window_bytes() % kPoolSlots;
+    if (slots_free(pool, preferred, count)) {
+        first = preferred;
+        return true;
+    }
     uint64_t run = 0;
     for (uint64_t step = 0; step < kPoolSlots + count; step++) {
         const uint64_t i = (pool.next_slot + step) % kPoolSlots;
@@ -224,8 +232,9 @@ bool find_slots(File& pool, uint64_t count, uint64_t& first) {
 
 }  // namespace
 
-/// Allocates `count` adjacent slots. If possible, allocates the slots after the slot of the preceding window, so that adjacent
-/// memory remains one VMA and one piece. Otherwise uses other free slots or creates a new pool file.
+/// Allocates `count` adjacent slots. If possible, allocates the slots after the slot of the preceding window or before the slot
+/// of the following window, so that adjacent memory remains one VMA and one piece. The kernel places mappings from high to low
+/// addresses, so the following window is often the older one. Otherwise uses other free slots or creates a new pool file.
 bool Files::take_slots(uint64_t window, uint64_t count, WindowSlot& first) {
     const auto before = windows_.find(window - window_bytes());
     if (before != windows_.end() && slots_free(*before->second.file, before->second.slot + 1, count)) {
@@ -233,18 +242,20 @@ bool Files::take_slots(uint64_t window, uint64_t count, WindowSlot& first) {
         first.file->next_slot = (first.slot + count) % kPoolSlots;
         return true;
     }
-    if (take_free_slots(count, first)) return true;
-    File* pool = make(File::Kind::pool, kPoolSlots * window_bytes());
-    if (!pool) return false;
-    pool->next_slot = count % kPoolSlots;
-    first = {pool, 0};
-    return true;
+    const auto after = windows_.find(window + count * window_bytes());
+    if (after != windows_.end() && after->second.slot >= count &&
+        slots_free(*after->second.file, after->second.slot - count, count)) {
+        first = {after->second.file, after->second.slot - count};
+        return true;
+    }
+    return take_free_slots(window, count, first) ||
+           (make(File::Kind::pool, kPoolSlots * window_bytes()) && take_free_slots(window, count, first));
 }
 
-bool Files::take_free_slots(uint64_t count, WindowSlot& first) {
+bool Files::take_free_slots(uint64_t window, uint64_t count, WindowSlot& first) {
     for (auto it = files_.rbegin(); it != files_.rend(); ++it) {
         File& file = **it;
-        if (file.kind != File::Kind::pool || !file.fd || file.free_slots < count || !find_slots(file, count, first.slot))
+        if (file.kind != File::Kind::pool || !file.fd || file.free_slots < count || !find_slots(file, window, count, first.slot))
             continue;
         first.file = &file;
         return true;

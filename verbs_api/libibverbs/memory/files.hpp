@@ -124,7 +124,7 @@ private:
     uint64_t place_in_pools(uint64_t address, uint64_t end, std::vector<Placement>& out);
     void place_in_slot(const WindowSlot& where, uint64_t address, uint64_t end, std::vector<Placement>& out);
     bool take_slots(uint64_t window, uint64_t count, WindowSlot& first);
-    bool take_free_slots(uint64_t count, WindowSlot& first);
+    bool take_free_slots(uint64_t window, uint64_t count, WindowSlot& first);
     const WindowSlot* usable_slot(uint64_t window, uint64_t address, uint64_t end) const;
     bool mark_mapped();
     void collect_pool(File& pool);

@@ -134,6 +134,11 @@ public:
         return run.length;
     }
 
+    /// See PageView::bytes_at_once(). Returns `length` if the freezer cannot block untouched pages.
+    uint64_t bytes_at_once(uint64_t address, uint64_t length) const {
+        return freezer_.holds_untouched() ? view_.bytes_at_once(address, length) : length;
+    }
+
     /// Moves at most kMoveStep bytes. Returns false if the pages cannot be frozen, copied or replaced.
     bool move(const Move& step) {
         const PageView::State before = view_.look(step.address, step.length);
@@ -195,7 +200,7 @@ uint64_t move_pages(const Move& move, Freezer& freezer) {
             done += untouched;
             continue;
         }
-        step.length = std::min(step.length, kMoveStep - step.address % kMoveStep);
+        step.length = mover.bytes_at_once(step.address, std::min(step.length, kMoveStep - step.address % kMoveStep));
         if (!mover.move(step)) break;
         done += step.length;
     }

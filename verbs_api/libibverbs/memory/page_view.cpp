@@ -23,6 +23,8 @@ struct ScanArguments {
 constexpr unsigned long kScan = _IOWR('f', 16, ScanArguments);
 constexpr uint64_t kIsPresent = 1 << 3, kIsSwapped = 1 << 4;  ///< kIsSwapped: the entry is neither present nor empty
 
+bool is_untouched(uint64_t entry) { return (entry & ~kSoftDirty) == 0; }
+
 bool all(const uint64_t* entries, uint64_t count, uint64_t bits) {
     return std::all_of(entries, entries + count, [bits](uint64_t e) { return (e & bits) == bits; });
 }
@@ -42,8 +44,25 @@ PageView::State PageView::look(uint64_t address, uint64_t length) const {
     uint64_t entries[kMost];
     if (!read(address, length, entries)) return State::unknown;
     const uint64_t count = length / page_size();
-    if (std::all_of(entries, entries + count, [](uint64_t e) { return (e & ~kSoftDirty) == 0; })) return State::untouched;
+    if (std::all_of(entries, entries + count, is_untouched)) return State::untouched;
     return all(entries, count, kPresent | kExclusive) ? State::touched : State::unknown;
+}
+
+uint64_t PageView::bytes_at_once(uint64_t address, uint64_t length) const {
+    constexpr uint64_t kLeastPages = 16;  // to read and copy fewer pages is faster than to move them separately
+    uint64_t entries[kMost];
+    if (!read(address, length, entries)) return length;
+    const uint64_t count = length / page_size();
+    uint64_t run = 0;
+    for (uint64_t i = 0; i <= count; i++) {
+        if (i < count && is_untouched(entries[i])) {
+            run++;
+            continue;
+        }
+        if (run >= kLeastPages) return (run == i ? run : i - run) * page_size();
+        run = 0;
+    }
+    return length;
 }
 
 uint64_t PageView::untouched_bytes(uint64_t address, uint64_t length) const {

@@ -20,6 +20,9 @@ public:
 
     /// Returns the state of the pages of [address, +length). The range has whole pages and at most kMoveStep bytes.
     State look(uint64_t address, uint64_t length) const;
+    /// Returns the number of bytes, at most `length`, from `address` to the first page that should be moved separately. Long runs
+    /// of untouched pages are moved separately, because they need no copy. The range is as in look().
+    uint64_t bytes_at_once(uint64_t address, uint64_t length) const;
     /// Returns true if the pages are still untouched. Called after look() has returned State::untouched and a freezer has
     /// write-protected the pages.
     bool holds_nothing(uint64_t address, uint64_t length) const;

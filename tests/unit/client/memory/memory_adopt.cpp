@@ -44,6 +44,16 @@ uint64_t allocated(const Piece& piece) {
     return static_cast<uint64_t>(st.st_blocks) * 512;
 }
 
+/// Returns the number of pages of the pieces that are no holes of the files.
+uint64_t data_pages(const std::vector<Piece>& pieces) {
+    uint64_t count = 0;
+    for (const Piece& piece : pieces) {
+        for (uint64_t at = piece.fd_offset; at < piece.fd_offset + piece.length; at += kPage)
+            count += ::lseek(piece.fd, static_cast<off_t>(at), SEEK_DATA) == static_cast<off_t>(at);
+    }
+    return count;
+}
+
 }  // namespace
 
 TEST(Adopt, ContentStaysAndIsSharedBothWays) {
@@ -367,6 +377,51 @@ TEST(Adopt, ScatteredPagesTakeFewDescriptors) {
     EXPECT_LE(open_descriptors(), descriptors + 8);
     for (const uint64_t token : tokens) release(token);
     ::munmap(p, count * stride);
+}
+
+/// Registers buffers of 65 pages in the order from the first to the last or in the opposite order. Returns true if the whole
+/// range then has few pieces. There are two pieces if the range contains an address that is a multiple of the length of a pool
+/// file.
+bool neighbours_share_a_piece(bool ascending) {
+    constexpr size_t kBuffers = 40, kBytes = 65 * kPage;
+    char* p = map_anonymous(kBuffers * kBytes);
+    fill(p, kBuffers * kBytes);
+    std::vector<Piece> pieces;
+    uint64_t token = 0;
+    for (size_t i = 0; i < kBuffers; i++) {
+        const size_t place = ascending ? i : kBuffers - 1 - i;
+        if (acquire(p + place * kBytes, kBytes, true, pieces, token) != 0) return false;
+    }
+    Registration all(p, kBuffers * kBytes);
+    EXPECT_LE(all.pieces.size(), 2u);
+    return all.error == 0 && all.all_shared() && all.mirrors() && filled(p, kBuffers * kBytes);
+}
+
+// The kernel and malloc() place large buffers from high to low addresses.
+TEST(Adopt, NeighboursAreOnePieceInEitherOrder) {
+    EXPECT_TRUE(in_child_process([] { return neighbours_share_a_piece(true); }));
+    EXPECT_TRUE(in_child_process([] { return neighbours_share_a_piece(false); }));
+}
+
+TEST(Adopt, UntouchedRunsBetweenTouchedPagesStayHoles) {
+    std::mt19937 random(3);
+    for (int round = 0; round < 40; round++) {
+        const size_t pages = 64 + random() % 1000;
+        char* p = map_anonymous(pages * kPage);
+        std::vector<char> expected(pages * kPage);
+        uint64_t touched = 0;
+        for (size_t at = random() % 40; at < pages; at += 1 + random() % 40) {
+            for (size_t end = std::min(pages, at + 1 + random() % 20); at < end; at++, touched++)
+                p[at * kPage + 5] = expected[at * kPage + 5] = static_cast<char>(1 + random() % 100);
+        }
+        Registration r(p, pages * kPage);
+        ASSERT_TRUE(r.all_shared());
+        EXPECT_EQ(data_pages(r.pieces), touched);  // before the reads below, which allocate pages
+        EXPECT_EQ(r.read_back(), expected);
+        EXPECT_EQ(std::memcmp(p, expected.data(), expected.size()), 0);
+        EXPECT_TRUE(r.mirrors());
+        ::munmap(p, pages * kPage);
+    }
 }
 
 TEST(Adopt, ProtectionIsKept) {
