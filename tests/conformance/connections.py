@@ -1,6 +1,7 @@
 """Programs of Debian that connect by address (rdma_cm). Each case has one server and one or more clients over one
 rocid."""
 import dataclasses
+import glob
 import itertools
 import os
 import pathlib
@@ -42,6 +43,7 @@ class Row:
     stays: bool = False  # the server does not end by itself
     limit: float = 60
     in_quick: bool = True
+    over_rsockets: bool = False  # the programs use TCP sockets, which librspreload replaces by r-sockets
 
     @property
     def program(self):
@@ -51,12 +53,19 @@ class Row:
     def name(self):
         told = re.sub(r'( -\w| --\w+=)? ?\{\w+\}', '', self.client)
         more = (f' x {self.clients}' if self.clients > 1 else '') + (', server stays' if self.stays else '')
-        return f'rdma_cm: {told}{more}, {self.path[0]} to {self.path[1]}, {self.family}'
+        over = ' over r-sockets' if self.over_rsockets else ''
+        return f'rdma_cm: {told}{over}{more}, {self.path[0]} to {self.path[1]}, {self.family}'
 
     def commands(self, port):
         words = {'to': ADDRESS[self.path[0]][self.family], 'me': ADDRESS[self.path[1]][self.family], 'port': port,
                  'group': GROUP[self.family], 'any': ANY[self.family], 'device0': self.path[0], 'device1': self.path[1]}
-        return [shlex.split(side.format(**words)) for side in (self.server, self.client)]
+        before = ['env', f'LD_PRELOAD={preload()}'] if self.over_rsockets else []
+        return [[*before, *shlex.split(side.format(**words))] for side in (self.server, self.client)]
+
+
+def preload():
+    """Returns the path of librspreload, or None."""
+    return next(iter(glob.glob('/usr/lib/*/rsocket/librspreload.so') + glob.glob('/usr/lib64/rsocket/librspreload.so')), None)
 
 
 FAMILIES = ('ipv4', 'ipv6')
@@ -108,6 +117,8 @@ def streams():
     for program, sets in (('rstream', every), ('riostream', (*every, '-I 50 -C 10 -T a -T v'))):
         for args in sets:
             yield from both(f'{program} -p {{port}} -b {{to}}', f'{program} -p {{port}} -s {{to}}', args, shows=r'\d+\S* +\d+')
+    # iperf3 and redis-server fail with librspreload of Debian 12 (docs/connections.md).
+    yield Row('iperf -s -p {port}', 'iperf -c {to} -p {port} -n 32M', over_rsockets=True, stays=True, shows=r'32\.0 MBytes +[\d.]+ \w?bits/sec')
 
 
 PERFTEST = ('ib_send_bw', 'ib_write_bw', 'ib_read_bw', 'ib_send_lat', 'ib_write_lat', 'ib_read_lat', 'ib_atomic_bw')
@@ -278,6 +289,8 @@ def by_hand(rocid, row):
 
 
 def missing(row):
+    if row.over_rsockets and preload() is None:
+        return 'librspreload is not installed (./dev setup)'
     return None if shutil.which(row.program) else f'{row.program} is not installed (./dev setup)'
 
 
