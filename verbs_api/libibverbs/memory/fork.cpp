@@ -32,10 +32,11 @@ void close_end(int end) {
 /// Takes room_mutex and creates the pipe by which the parent waits. Also blocks all signals until in_parent() or in_child() is
 /// done, because a signal handler must not run in a child that still shares memory.
 void before_fork() {
-    sigset_t all, mask;
+    sigset_t waiting = all_but_sigsegv(), all, mask;
     sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &mask);
+    pthread_sigmask(SIG_SETMASK, &waiting, &mask);
     pthread_mutex_lock(&room_mutex);
+    pthread_sigmask(SIG_SETMASK, &all, nullptr);
     mask_before = mask;
     // If no pipe can be created, the parent does not wait. The child may then see later writes of the parent.
     if (room && ::pipe2(done_pipe, O_CLOEXEC) != 0) done_pipe[0] = done_pipe[1] = -1;

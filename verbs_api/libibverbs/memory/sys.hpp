@@ -50,15 +50,23 @@ private:
     int fd_;
 };
 
-/// Blocks signals and cancellation in the calling thread during the lifetime of the object. The thread that calls freeze() and
-/// thaw() (freeze.hpp) needs this object. If a signal handler of this thread wrote to a frozen page, the handler would wait for
-/// ever, because the same thread must call thaw().
+/// Returns all signals except SIGSEGV. A thread that waits for room_mutex must not block SIGSEGV. The mprotect freezer would take
+/// it for a thread that the kernel kills at a write to a frozen page, and would freeze nothing.
+inline sigset_t all_but_sigsegv() {
+    sigset_t set;
+    sigfillset(&set);
+    sigdelset(&set, SIGSEGV);
+    return set;
+}
+
+/// Blocks signals except SIGSEGV, and cancellation, in the calling thread during the lifetime of the object. The thread that
+/// calls freeze() and thaw() (freeze.hpp) needs this object. If a signal handler of this thread wrote to a frozen page, the
+/// handler would wait for ever, because the same thread must call thaw().
 class Undisturbed {
 public:
     Undisturbed() {
-        sigset_t all;
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &old_mask_);
+        const sigset_t signals = all_but_sigsegv();
+        pthread_sigmask(SIG_SETMASK, &signals, &old_mask_);
         pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &old_cancel_);
     }
     ~Undisturbed() {

@@ -506,40 +506,6 @@ TEST(Adopt, PythonLikeHeapUse) {
     EXPECT_EQ(usage().tokens, 0u);
 }
 
-TEST(Adopt, ThreadsRegisterAtTheSameTime) {
-    const size_t bytes = 64 * kPage;
-    char* p = map_anonymous(bytes);
-    fill(p, bytes);
-    std::vector<std::thread> threads;
-    std::atomic<int> wrong{0};
-    for (unsigned t = 0; t < 4; t++) {
-        threads.emplace_back([&, t] {
-            std::mt19937 random(t);
-            for (int i = 0; i < 300; i++) {
-                const size_t start = random() % (bytes - 1), length = 1 + random() % (bytes - start);
-                std::vector<Piece> pieces;
-                uint64_t token = 0;
-                if (acquire(p + start, length, true, pieces, token) != 0) wrong++;
-                for (const Piece& piece : pieces) {
-                    char byte = 0;
-                    if (piece.fd < 0 || ::pread(piece.fd, &byte, 1, static_cast<off_t>(piece.fd_offset)) != 1) wrong++;
-                    if (byte != *reinterpret_cast<char*>(piece.address)) wrong++;
-                }
-                release(token);
-                char* own = static_cast<char*>(std::malloc(1 + random() % 60'000));
-                own[0] = static_cast<char>(i);
-                if (acquire(own, 1, true, pieces, token) != 0 || own[0] != static_cast<char>(i)) wrong++;
-                release(token);
-                std::free(own);
-            }
-        });
-    }
-    for (auto& thread : threads) thread.join();
-    EXPECT_EQ(wrong, 0);
-    EXPECT_TRUE(filled(p, bytes));
-    ::munmap(p, bytes);
-}
-
 TEST(Adopt, NeverMeansProcessVm) {
     EXPECT_TRUE(in_child_process([] {
         ::setenv("ROCI_ADOPT", "never", 1);
