@@ -13,6 +13,7 @@
 #include "top.hpp"
 #include "top_model.hpp"
 #include "up.hpp"
+#include "view.hpp"
 #include "why.hpp"
 
 namespace {
@@ -66,9 +67,10 @@ struct Arguments {
     roci::cli::PlotOptions plot;
     roci::cli::UpOptions up;
     roci::cli::DoctorOptions doctor;
+    roci::cli::ViewOptions view;
     CLI::App *run_command = nullptr, *stat_command = nullptr, *top_command = nullptr, *why_command = nullptr,
              *pcap_command = nullptr, *plot_command = nullptr, *up_command = nullptr, *down_command = nullptr,
-             *doctor_command = nullptr;
+             *doctor_command = nullptr, *view_command = nullptr;
 };
 
 void add_status_command(CLI::App& app, Arguments& a) {
@@ -176,6 +178,26 @@ void add_machine_commands(CLI::App& app, Arguments& a) {
     a.doctor_command->add_option("--root", a.doctor.root, "look at the files below this folder")->group("");
 }
 
+void add_view_command(CLI::App& app, Arguments& a) {
+    a.view_command = app.add_subcommand(
+        "view",
+        "Write the files by which programs find the devices, to mount into containers, which may not mount by themselves");
+    add_where(*a.view_command, a.view.where);
+    a.view_command->add_option("folder", a.view.folder, "folder to write; a new or empty one, or a view to renew")
+        ->required()
+        ->type_name("DIR");
+    a.view_command->add_flag(
+        "--watch", a.view.watch,
+        "renew counters every second, ports and GIDs every ten, until SIGINT or SIGTERM; for rocid's container");
+    a.view_command->add_flag(
+        "--host-network", a.view.host_network,
+        "the containers use this network namespace: show all its interfaces in /sys/class/net, not only virtual ones");
+    a.view_command
+        ->add_option("--cdi", a.view.cdi,
+                     "also write this CDI specification (/etc/cdi/rocinante.json), for --device rocinante/verbs=all")
+        ->type_name("FILE");
+}
+
 int parse_and_run(int argc, char** argv) {
     CLI::App app{"RDMA verbs on any NIC: runs unmodified RDMA programs over rocid, and shows what it does", "roci"};
     app.set_version_flag("--version", "roci " ROCI_VERSION);
@@ -187,12 +209,14 @@ int parse_and_run(int argc, char** argv) {
     add_program_commands(app, a);
     add_plot_command(app, a);
     add_machine_commands(app, a);
+    add_view_command(app, a);
 
     CLI11_PARSE(app, argc, argv);
     if (a.print_man) return print(roci::manual::roff(manual_page(app)));
     if (a.print_completion) return print(roci::manual::bash_completion("roci", roci::manual::commands(app), "run"));
     if (a.up_command->parsed()) return roci::cli::up(a.up);
     if (a.down_command->parsed()) return roci::cli::down();
+    if (a.view_command->parsed()) return roci::cli::view(a.view);
     if (a.doctor_command->parsed()) return roci::cli::doctor(a.doctor);
     if (app.get_subcommands().empty()) {
         std::fputs(app.help().c_str(), stderr);

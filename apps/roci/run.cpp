@@ -3,11 +3,14 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <sstream>
 
 #include "devices.hpp"
 #include "live_counters.hpp"
@@ -65,6 +68,26 @@ void keep_alive_with_program(ControlClient session) {
         fmt::print(stderr, "roci: cannot keep rocid alive for the program: {}\n", std::strerror(errno));
 }
 
+/// Returns the file that execvp() would execute, or "".
+std::string file_of(const std::string& program) {
+    if (program.find('/') != std::string::npos) return program;
+    const char* path = std::getenv("PATH");
+    std::istringstream folders(path != nullptr ? path : "/bin:/usr/bin");
+    for (std::string folder; std::getline(folders, folder, ':');)
+        if (const std::string file = (folder.empty() ? "." : folder) + "/" + program; access(file.c_str(), X_OK) == 0)
+            return file;
+    return {};
+}
+
+/// Returns true if the program gets the rights of its file's owner or capabilities of its file (ping, sudo). In a user namespace
+/// it would not get them, so `roci run` shows it no view.
+bool takes_rights_from_its_file(const std::string& program) {
+    const std::string file = file_of(program);
+    struct stat s {};
+    if (file.empty() || stat(file.c_str(), &s) != 0) return false;
+    return (s.st_mode & (S_ISUID | S_ISGID)) != 0 || getxattr(file.c_str(), "security.capability", nullptr, 0) > 0;
+}
+
 int become(const std::vector<std::string>& command) {
     std::vector<char*> args;
     args.reserve(command.size() + 1);
@@ -84,7 +107,7 @@ int run(const RunOptions& options) {
     auto daemon = find_or_start_daemon(options.where, why);
     if (!daemon) return fail(why);
     setenv(abi::kSocketEnv, daemon->socket.c_str(), 1);
-    if (!options.no_view) show_devices(daemon->socket);
+    if (!options.no_view && !takes_rights_from_its_file(options.command.front())) show_devices(daemon->socket);
     if (daemon->ephemeral) keep_alive_with_program(std::move(daemon->session));
     return become(options.command);
 }
