@@ -107,6 +107,7 @@ void ViewFolder::copy_classes(const fs::path& sys, bool host_network) const {
 
 void ViewFolder::write_devices(std::span<const ViewEntry> files, std::span<const std::string> devices, bool keep_counters) const {
     const fs::path root = this->devices(), fresh = folder_ / (std::string(kMarker) + ".new");
+    fs::create_directories(root);
     remove_others(root, devices);
     for (const ViewEntry& entry : files) {
         const fs::path path = root / entry.path;
