@@ -31,6 +31,10 @@ int fail(const std::string& why) {
 /// Adds Rocinante's library folders at the beginning of LD_LIBRARY_PATH.
 bool put_libraries_first(std::string& why) {
     const std::vector<std::string> folders = library_folders();
+    if (folders.empty() && access("/proc/self/exe", F_OK) != 0) {
+        why = "/proc is not mounted, so roci does not find its own folder: mount -t proc proc /proc";
+        return false;
+    }
     if (folders.empty()) {
         why = "Rocinante's libibverbs.so.1 not found next to roci; build it with `./dev build`";
         return false;

@@ -44,6 +44,7 @@ def everything_is_there(root, at):
         at['mandir'] + '/man1/roci.1', at['mandir'] + '/man8/rocid.8', at['mandir'] + '/man5/rocinante.toml.5',
         at['datadir'] + '/bash-completion/completions/roci', at['datadir'] + '/bash-completion/completions/rocid',
         at['datadir'] + '/doc/rocinante/README.md', at['datadir'] + '/doc/rocinante/docs/verbs.md',
+        at['datadir'] + '/doc/rocinante/containers/compose.yaml',
     ]
     missing = [w for w in wanted if not (root / w.lstrip('/')).exists()]
     assert not missing, f'not installed: {missing}'
