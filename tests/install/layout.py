@@ -78,11 +78,24 @@ def pages_have_every_option_and_variable(root, at):
             missing = options_in(run(program, *words, '--help')) - options_in(text) - {'--help'}
             assert not missing, f'{page} lacks {missing}'
     text = (man / 'man1/roci.1').read_text(encoding='utf-8')
+    for section in ('WHICH ROCID', 'WHAT THE PROGRAM SEES', 'CONTAINERS', 'EXAMPLES', 'FILES', 'EXIT STATUS'):
+        assert f'.SH "{section}"' in text, section
     for variable in ('ROCI_SOCKET', 'ROCI_LOG', 'ROCI_ADOPT'):
         assert variable in text and variable in run(root / at['bindir'].lstrip('/') / 'roci', '--help'), variable
     keys = set(re.findall(r'^#? ?(\w+) = ', run(root / at['sbindir'].lstrip('/') / 'rocid', '--print-config'), re.M))
     page = (man / 'man5/rocinante.toml.5').read_text(encoding='utf-8')
     assert len(keys) > 20 and not [k for k in keys if f'.B {k} = ' not in page], f'rocinante.toml.5 lacks keys of {keys}'
+
+
+@case
+def examples_of_the_page_have_existing_options(root, at):
+    text = (root / at['mandir'].lstrip('/') / 'man1/roci.1').read_text(encoding='utf-8').replace('\\-', '-')
+    examples = re.findall(r'^\.B (roci .*)$', text.split('.SH "EXAMPLES"')[1].split('.SH')[0], re.M)
+    assert len(examples) >= 4, examples
+    for command, words in (c for e in examples for c in re.findall(r'roci (\w+)([^;|]*)', e)):
+        own = set(re.findall(r'(?<!\S)--?[a-z][a-z-]*', words.split(' -- ')[0]))
+        shown = run(root / at['bindir'].lstrip('/') / 'roci', command, '--help')
+        assert all(re.search(rf'(?<![\w-]){option}(?![\w-])', shown) for option in own), f'roci {command}: {own}'
 
 
 @case
