@@ -109,6 +109,30 @@ def roci_finds_the_rocid_of_the_installation(root, at):
         assert folders[0].startswith(str(root)), f'libraries of another installation: {folders}'
 
 
+@case
+def container_examples_mount_what_roci_view_writes(root, at):
+    with tempfile.TemporaryDirectory() as folder:
+        roci = root / at['bindir'].lstrip('/') / 'roci'
+        environment = {'PATH': '/usr/bin:/bin', 'XDG_RUNTIME_DIR': folder, 'HOME': '/nonexistent'}
+        said = run(roci, 'run', '--', roci, 'view', f'{folder}/view', env=environment)
+        parts = re.findall(rf'-v {folder}/view/(\S+):(\S+):ro', said)
+        written = {str(p.relative_to(f'{folder}/view')) for p in pathlib.Path(f'{folder}/view').glob('*/*')}
+    assert len(parts) == 3 and {'sys/class', 'dev/infiniband', 'lib/libibverbs.so.1', 'lib/librdmacm.so.1'} <= written, f'{parts} {written}'
+    examples = root / at['datadir'].lstrip('/') / 'doc/rocinante/containers'
+    forms = {'compose.yaml': '- /run/rocinante-view/{}:{}:ro', 'sidecar.yaml': 'subPath: {}, mountPath: {}, readOnly: true}}',
+             'daemonset.yaml': 'subPath: {}, mountPath: {}, readOnly: true}}'}
+    for name, form in forms.items():
+        text = (examples / name).read_text(encoding='utf-8')
+        missing = [part for part in parts if form.format(*part) not in text]
+        assert not missing and '/opt/rocinante' in text and parts[-1][1] == '/opt/rocinante', f'{name} lacks {missing}'
+        commands = re.findall(r'command: \[(roci|rocid), ([^\]]*)\]', text)
+        assert commands, name
+        for program, words in commands:
+            program = root / at['bindir' if program == 'roci' else 'sbindir'].lstrip('/') / program
+            shown = run(program, *words.split(', ')[:1 if program.name == 'roci' else 0], '--help')
+            assert all(re.search(rf'(?<![\w-]){word}(?![\w-])', shown) for word in words.split(', ') if word.startswith('--')), f'{name}: {program.name} {words}'
+
+
 def main():
     at = paths()
     failed = skipped = 0
