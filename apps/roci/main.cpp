@@ -50,10 +50,9 @@ const roci::manual::Section kManualTexts[] = {
      "devices to "
      "/sys/class/infiniband and /dev/infiniband in a mount namespace of the program. Without the right to mount, the "
      "namespace needs a user "
-     "namespace, in which the program keeps its user id, but other user ids are unmapped. If neither is permitted, the "
-     "program runs "
-     "without the view. Programs that ask the verbs library for devices do not need it; UCX and others that search in /sys "
-     "do.\n\n"
+     "namespace, in which the program keeps its user id, but other user ids are unmapped. If neither is permitted, roci "
+     "preloads a library into the program, which shows the files of a folder in place of these paths. Programs that ask the "
+     "verbs library for devices need neither; UCX and others that search in /sys do.\n\n"
      "Set-user-ID programs and programs with file capabilities ignore LD_LIBRARY_PATH and get no view, so that they keep "
      "their rights. "
      "Statically linked programs do not load the libraries."},

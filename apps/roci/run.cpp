@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <sstream>
 
 #include "devices.hpp"
@@ -17,6 +18,7 @@
 #include "paths.hpp"
 #include "private_view.hpp"
 #include "sysfs_view.hpp"
+#include "view.hpp"
 
 namespace roci::cli {
 namespace {
@@ -47,13 +49,38 @@ bool put_libraries_first(std::string& why) {
     return true;
 }
 
+/// Writes the view into a folder of this process, and lets the program preload the library that shows the folder in place of
+/// /sys/class/infiniband. For containers in which nothing can be mounted. A background process removes the folder after the end
+/// of the program.
+bool preload_view(const std::string& socket, std::span<const ViewEntry> files, std::span<const std::string> devices) try {
+    const std::string library = preload_library();
+    std::string why;
+    const std::string beside = ephemeral_socket({}, why);
+    if (library.empty() || beside.empty()) return false;
+    const std::filesystem::path path = std::filesystem::path(beside).replace_filename(fmt::format("view-{}", getpid()));
+    std::filesystem::remove_all(path);  // of an earlier process with this number
+    const ViewFolder folder(path);
+    folder.write_devices(files, devices, false);
+    const char* users = std::getenv("LD_PRELOAD");
+    setenv("LD_PRELOAD", (library + (users != nullptr && *users != '\0' ? std::string(":") + users : "")).c_str(), 1);
+    setenv("ROCI_VIEW", path.c_str(), 1);
+    follow_counters(socket, folder.devices(), path);
+    return true;
+} catch (const std::exception&) {
+    return false;
+}
+
 void show_devices(const std::string& socket) {
     std::string why;
     const std::vector<Device> devices = query_devices(socket, why);
     std::vector<std::string> names;
     names.reserve(devices.size());
     for (const Device& device : devices) names.push_back(device.name);
-    if (!devices.empty() && enter_private_view(sysfs_view(devices, host_facts()), names, why)) return follow_counters(socket);
+    if (!devices.empty()) {
+        const std::vector<ViewEntry> files = sysfs_view(devices, host_facts());
+        if (enter_private_view(files, names, why)) return follow_counters(socket);
+        if (preload_view(socket, files, names)) return;
+    }
     fmt::print(
         stderr,
         "roci: no private view of /sys/class/infiniband here ({}); programs that look for devices there (UCX, pyverbs) will not "

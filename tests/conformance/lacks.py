@@ -13,15 +13,16 @@ USER = 4321  # a user without other processes, because RLIMIT_NPROC counts all p
 MOST_THREADS = 12
 PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 38, 22, 2
 MEMFD_CREATE = {'x86_64': 319, 'aarch64': 279}
+UNSHARE = {'x86_64': 272, 'aarch64': 97}
 
 
 class Filter(ctypes.Structure):
     _fields_ = [('length', ctypes.c_ushort), ('rows', ctypes.c_char_p)]
 
 
-def without_memfd():
-    """Refuses memfd_create(2) with EPERM in this process, as some profiles of container engines do."""
-    number = MEMFD_CREATE[os.uname().machine]
+def refuse(numbers):
+    """Refuses a system call with EPERM in this process, as profiles of container engines do."""
+    number = numbers[os.uname().machine]
     rows = [(0x20, 0, 0, 0), (0x15, 0, 1, number), (0x06, 0, 0, 0x50000 | 1), (0x06, 0, 0, 0x7fff0000)]  # load nr; equal?; EPERM; allow
     code = b''.join(struct.pack('=HBBI', *row) for row in rows)
     libc = ctypes.CDLL(None, use_errno=True)
@@ -69,7 +70,7 @@ def no_proc():
 
 def no_memfd():
     with tempfile.TemporaryDirectory(prefix='roci-lacks-') as folder:
-        one_line(said_by(rocid(folder), preexec_fn=without_memfd), 1, 'memfd_create .*Operation not permitted.*seccomp')
+        one_line(said_by(rocid(folder), preexec_fn=lambda: refuse(MEMFD_CREATE)), 1, 'memfd_create .*Operation not permitted.*seccomp')
         empty(folder)
 
 

@@ -10,6 +10,7 @@ import tempfile
 import time
 
 import lab
+import lacks
 from lab import Failure
 
 OPEN_TO_ALL = ['--set', 'rocid.socket_mode=0o666', '--set', 'memory.mbufs=4096']
@@ -159,6 +160,39 @@ def with_traffic(socket):
         raise Failure('the pingpong failed')
 
 
+PRELOADED = '''set -e
+cd /
+cat /sys/class/infiniband/roci0/ports/1/state
+ls /sys/class/infiniband
+test -c /dev/infiniband/roci1
+ls /sys/class/net
+stat -L -c %F /sys/class/infiniband/roci0/device
+cat /sys/class/infiniband_verbs/none 2>&1 || true
+/usr/bin/python3 - <<END
+import glob, os
+print(os.path.realpath('/sys/class/infiniband/roci0'), os.environ['ROCI_VIEW'])
+print(sorted(os.listdir('/sys/class/infiniband')), os.access('/sys/class/infiniband/roci1', os.R_OK))
+print(glob.glob('/sys/class/infiniband/roci*/ports/1/rate'))
+END
+ucx_info -d
+'''
+
+
+def without_namespaces():
+    """Where no namespace can be made, `roci run` preloads a library that shows the view. Nothing is left after the program."""
+    with tempfile.TemporaryDirectory(prefix='roci-view-') as runtime, lab.Rocid(args=OPEN_TO_ALL) as rocid:
+        variables = os.environ | {'XDG_RUNTIME_DIR': runtime}
+        done = subprocess.run(rocid.command_of(['sh', '-c', PRELOADED]), capture_output=True, text=True, timeout=120, check=False, env=variables,
+                              preexec_fn=lambda: lacks.refuse(lacks.UNSHARE))
+        for wanted in (r'^4: ACTIVE\nroci0\nroci1$', r'^lo$', r'^directory$', r'infiniband_verbs/none: No such file', r'^/sys/class/infiniband/roci0 \S+/rocinante/view-\d+$',
+                       r"^\['roci0', 'roci1'\] True$", r"'/sys/class/infiniband/roci1/ports/1/rate'", r'Transport: rc_verbs\n#\s+Device: roci1:1'):
+            if not re.search(wanted, done.stdout, re.M):
+                raise Failure(f'no /{wanted}/ in:\n{done.stdout[:3000]}{done.stderr}')
+        if done.returncode != 0 or done.stderr:
+            raise Failure(f'{done.returncode}\n{done.stderr}')
+        wait_for(lambda: not list(pathlib.Path(runtime).glob('rocinante/view-*')), 'the removal of the view')
+
+
 def bad_folders(rocid):
     with tempfile.TemporaryDirectory(prefix='roci-view-') as name:
         file = pathlib.Path(name, 'file')
@@ -179,5 +213,6 @@ CASES = {'roci view refuses folders that are not its own': bad_folders}
 IN_CONTAINER = {
     'roci view: ibv_devinfo, UCX, libfabric and pyverbs find devices without any right': programs_find_devices,
     'roci view: ib_write_bw between two programs without any right': programs_move_data,
+    'roci run without namespaces: UCX finds devices by a preloaded library': without_namespaces,
     'roci view --watch follows rocid': watch_follows,
 }
