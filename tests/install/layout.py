@@ -38,7 +38,7 @@ def paths():
 def everything_is_there(root, at):
     wanted = [
         at['bindir'] + '/roci', at['sbindir'] + '/rocid', at['sbindir'] + '/rocinante-hugepages',
-        at['libdir'] + '/rocinante/libibverbs.so.1', at['libdir'] + '/rocinante/librdmacm.so.1', at['libdir'] + '/pkgconfig/rocinante.pc',
+        at['libdir'] + '/rocinante/libibverbs.so.1', at['libdir'] + '/rocinante/librdmacm.so.1', at['libdir'] + '/rocinante/librocinante-view.so', at['libdir'] + '/pkgconfig/rocinante.pc',
         at['prefix'] + '/lib/systemd/system/rocid.service', at['prefix'] + '/lib/sysusers.d/rocinante.conf',
         at['sysconfdir'] + '/rocinante/rocinante.toml',
         at['mandir'] + '/man1/roci.1', at['mandir'] + '/man8/rocid.8', at['mandir'] + '/man5/rocinante.toml.5',
