@@ -110,14 +110,6 @@ def few_threads():
         empty(folder)
 
 
-def metrics_port_taken():
-    """A failure after the start of the engines ends all threads of rocid in order."""
-    with lab.Rocid(args=['--set', f'rocid.metrics="127.0.0.1:{(port := lab.free_port())}"']), tempfile.TemporaryDirectory(prefix='roci-lacks-') as folder:
-        for _ in range(3):
-            one_line(said_by([*rocid(folder), '--set', f'rocid.metrics="127.0.0.1:{port}"']), 1, 'in use')
-        empty(folder)
-
-
 def missing():
     return None if os.geteuid() == 0 else 'needs root'
 
@@ -129,5 +121,4 @@ CASES = {
     "start: without DPDK's plugin for buffers": no_plugin,
     'start: on a read-only root': read_only_root,
     'start: with few threads allowed': few_threads,
-    'start: failure after the start of the engines': metrics_port_taken,
 }
