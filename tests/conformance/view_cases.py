@@ -52,6 +52,7 @@ class Container:
         self.view = self.folder / 'view'
         done = roci('view', self.view, '--socket', self.rocid.socket)
         if done.returncode != 0 or f'-v {self.view}/sys/class:/sys/class:ro' not in done.stdout:
+            self.rocid.__exit__()
             raise Failure(f'roci view: {done.returncode}\n{done.stdout}{done.stderr}')
         return self
 
