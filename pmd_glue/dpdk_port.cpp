@@ -5,8 +5,10 @@
 #include <rte_ethdev.h>
 #include <rte_ether.h>
 #include <rte_mbuf.h>
+#include <rte_mempool.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "eal.hpp"
 #include "wire/packet.hpp"
@@ -15,6 +17,7 @@ namespace roci::pmd {
 namespace {
 
 constexpr uint32_t kCache = 512;
+constexpr const char* kPoolRing = "ring_sp_sc";
 constexpr uint32_t kRoom = (wire::kMaxFrame + 63 + 127) / 128 * 128;
 
 /// Converts the result of the port's checksum check. A virtual device may report "none", which means that the frame needs no
@@ -65,13 +68,21 @@ void free_mbufs(const MbufPool& pool, const Frame* frames, unsigned count) {
                      (setup.hint.empty() ? "" : "; " + setup.hint) + kMore);
 }
 
+/// Verifies that DPDK has loaded its plugin of rings for buffers. Without this check DPDK would report a lack of memory.
+void require_ring_plugin() {
+    for (unsigned i = 0; i < rte_mempool_ops_table.num_ops; ++i)
+        if (std::strcmp(rte_mempool_ops_table.ops[i].name, kPoolRing) == 0) return;
+    throw StartError("DPDK's plugin librte_mempool_ring is missing: apt-get install librte-mempool-ring23, or libdpdk-dev");
+}
+
 }  // namespace
 
 MbufPool::MbufPool(const std::string& name, uint32_t count, int socket, uint32_t room) : room_(room != 0 ? room : kRoom) {
     // Only one lcore allocates and frees mbufs. So the pool uses the ring for a single producer and a single consumer. The
     // mempool cache of kCache mbufs is in front of the ring, so the lcore reuses mbufs that are still in the processor's caches.
-    pool_ = rte_pktmbuf_pool_create_by_ops(name.c_str(), count, kCache, 0, uint16_t(RTE_PKTMBUF_HEADROOM + room_), socket,
-                                           "ring_sp_sc");
+    require_ring_plugin();
+    pool_ =
+        rte_pktmbuf_pool_create_by_ops(name.c_str(), count, kCache, 0, uint16_t(RTE_PKTMBUF_HEADROOM + room_), socket, kPoolRing);
     if (pool_ == nullptr)
         throw StartError("no memory for " + std::to_string(count) + " frames (" + rte_strerror(rte_errno) +
                          "): lower memory.mbufs, reserve more hugepages, or set memory.hugepages = \"never\"");

@@ -44,6 +44,10 @@ bool private_folder(const std::string& folder, std::string& why) {
         why = fmt::format("{}: not a folder of yours alone; remove it, or set XDG_RUNTIME_DIR", folder);
         return false;
     }
+    if (access(folder.c_str(), W_OK) != 0) {
+        why = fmt::format("{}: {}; set XDG_RUNTIME_DIR to a folder that you may write to", folder, std::strerror(errno));
+        return false;
+    }
     return true;
 }
 

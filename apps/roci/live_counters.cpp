@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "qp/counters.hpp"
 #include "sysfs_view.hpp"
@@ -37,14 +38,17 @@ void close_others(std::vector<int> keep) {
     syscall(SYS_close_range, from, ~0u, 0);
 }
 
-[[noreturn]] void follow(CounterFiles files, int program) {
+[[noreturn]] void follow(std::optional<CounterFiles> files, int program, const std::filesystem::path& remove_at_end) {
     prctl(PR_SET_NAME, "roci-counters");
     setsid();
-    std::vector<int> keep = files.descriptors();
+    std::vector<int> keep = files ? files->descriptors() : std::vector<int>{};
     keep.push_back(program);
     close_others(std::move(keep));
     pollfd ended{program, POLLIN, 0};
-    while (poll(&ended, 1, kCounterPeriodMs) == 0) files.renew();
+    while (poll(&ended, 1, kCounterPeriodMs) == 0)
+        if (files) files->renew();
+    std::error_code none;
+    if (!remove_at_end.empty()) std::filesystem::remove_all(remove_at_end, none);
     _exit(0);
 }
 
@@ -86,18 +90,19 @@ std::vector<int> CounterFiles::descriptors() const {
     return out;
 }
 
-void follow_counters(const std::string& socket) {
+void follow_counters(const std::string& socket, const std::filesystem::path& root, const std::filesystem::path& remove_at_end) {
     std::string why;
     auto client = ControlClient::connect(socket, why);
     auto reader = client ? CounterReader::open(*client, why) : std::nullopt;
-    if (!reader) return;
-    CounterFiles files(std::move(*reader), "/sys/class/infiniband");
-    files.renew();
+    if (!reader && remove_at_end.empty()) return;
+    std::optional<CounterFiles> files;
+    if (reader) files.emplace(std::move(*reader), root);
+    if (files) files->renew();
     const UniqueFd program(int(syscall(SYS_pidfd_open, getpid(), 0)));
     if (!program) return;
     const pid_t child = fork();
     if (child == 0) {
-        if (fork() == 0) follow(std::move(files), program.get());
+        if (fork() == 0) follow(std::move(files), program.get(), remove_at_end);
         _exit(0);
     }
     if (child > 0) waitpid(child, nullptr, 0);

@@ -29,10 +29,11 @@ private:
     std::vector<std::vector<File>> files_;  ///< one vector per device
 };
 
-/// Writes the counters of the rocid at `socket` to the files in /sys/class/infiniband. Starts a background process that writes
-/// the files again every kCounterPeriodMs, until the calling process ends. The background process is no child of the caller,
-/// because the caller becomes the user's program. If rocid's counters cannot be read, the files keep the value 0. If the
-/// background process cannot start, the files keep their first values.
-void follow_counters(const std::string& socket);
+/// Writes the counters of the rocid at `socket` to the files below `root`. Starts a background process that writes
+/// the files again every kCounterPeriodMs, until the calling process ends. It then removes the folder `remove_at_end`. The
+/// background process is no child of the caller, because the caller becomes the user's program. If rocid's counters cannot be
+/// read, the files keep the value 0. If the background process cannot start, the files keep their first values.
+void follow_counters(const std::string& socket, const std::filesystem::path& root = "/sys/class/infiniband",
+                     const std::filesystem::path& remove_at_end = {});
 
 }  // namespace roci::cli

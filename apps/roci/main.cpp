@@ -2,6 +2,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
+#include <iterator>
 
 #include "cli_manual.hpp"
 #include "doctor.hpp"
@@ -13,6 +14,7 @@
 #include "top.hpp"
 #include "top_model.hpp"
 #include "up.hpp"
+#include "view.hpp"
 #include "why.hpp"
 
 namespace {
@@ -30,6 +32,54 @@ void add_where(CLI::App& command, roci::cli::Where& where) {
         ->excludes(config);
 }
 
+/// What the manual page says beyond --help: how the parts work together.
+const roci::manual::Section kManualTexts[] = {
+    {"Which rocid",
+     "All commands but up, down and doctor use the first rocid of this list that accepts a connection:",
+     {{"--socket, then ROCI_SOCKET", "If one of them names a socket, no other rocid is tried, and none is started."},
+      {"roci up",
+       "The rocid of this user on a UDP socket, at $XDG_RUNTIME_DIR/rocinante/up.sock. With --config or --single it is "
+       "skipped."},
+      {"The service", "/run/rocinante/rocid.sock, for members of the group rocid. With --config or --single it is skipped."},
+      {"Ephemeral",
+       "The rocid that roci run starts: one per user and configuration, shared by all programs of the user. It ends five "
+       "seconds after "
+       "its last program; with --keep it stays."}}},
+    {"What the program sees",
+     "Only the program and its children see the devices: roci run puts the libraries first in LD_LIBRARY_PATH, and adds the "
+     "devices to "
+     "/sys/class/infiniband and /dev/infiniband in a mount namespace of the program. Without the right to mount, the "
+     "namespace needs a user "
+     "namespace, in which the program keeps its user id, but other user ids are unmapped. If neither is permitted, roci "
+     "preloads a library into the program, which shows the files of a folder in place of these paths. Programs that ask the "
+     "verbs library for devices need neither; UCX and others that search in /sys do.\n\n"
+     "Set-user-ID programs and programs with file capabilities ignore LD_LIBRARY_PATH and get no view, so that they keep "
+     "their rights. "
+     "Statically linked programs do not load the libraries."},
+    {"Containers",
+     "roci view DIR writes DIR/sys/class, DIR/dev/infiniband and DIR/lib, and prints the options that mount them, and the "
+     "folder of the "
+     "socket, into a container. The container then needs neither privileges nor anything of Rocinante in its image. The user "
+     "of the container "
+     "needs the right to connect: rocid.socket_mode and rocid.socket_group of rocinante.toml(5). Without --host-network, "
+     "programs see the "
+     "virtual interfaces of their own network namespace in /sys/class/net. A folder with other files is refused."},
+    {"Examples",
+     "",
+     {{"roci run -- ib_write_bw -d roci0 -x 1 -F", "The server; the client: roci run -- ib_write_bw -d roci1 -x 1 -F 127.0.0.1"},
+      {"roci run --config lossy.toml -- PROGRAM", "The same on a network that loses frames: [fault] drop = 0.01 in lossy.toml."},
+      {"roci status --qp 2882; roci why 2882", "All of a queue pair, and what happened to it."},
+      {"roci pcap -i roci0 -w - | wireshark -k -i -", "Frames, live."},
+      {"roci view /run/rocinante-view --watch --cdi /etc/cdi/rocinante.json",
+       "For containers that are started with --device rocinante/verbs=all."}}},
+    {"Files",
+     "",
+     {{"/run/rocinante/rocid.sock", "The socket of the service."},
+      {"$XDG_RUNTIME_DIR/rocinante, else /tmp/rocinante-UID",
+       "Sockets of this user's rocids, and beside each socket its log (.log), its lock (.lock) and, for roci up, its "
+       "configuration (.toml)."},
+      {"PREFIX/lib/rocinante, or lib/ARCHITECTURE/rocinante", "The client libraries."}}}};
+
 roci::manual::Page manual_page(const CLI::App& app) {
     roci::manual::Page page{"roci", 1, "run RDMA programs over Rocinante, and look at what it does", ROCI_VERSION};
     page.sections = {{"Synopsis", "roci run [OPTIONS] -- PROGRAM [ARGUMENTS]\n\nroci COMMAND [OPTIONS]"},
@@ -43,6 +93,7 @@ roci::manual::Page manual_page(const CLI::App& app) {
     for (roci::manual::Section& section : roci::manual::command_sections(app)) page.sections.push_back(std::move(section));
     const auto variables = roci::manual::environment();
     page.sections.push_back({"Environment", "", {variables.begin(), variables.end()}});
+    page.sections.insert(page.sections.end(), std::begin(kManualTexts), std::end(kManualTexts));
     page.sections.push_back(
         {"Exit status",
          "roci run ends as its program does; 125: roci itself failed, 126: the program cannot be executed, 127: there "
@@ -66,9 +117,10 @@ struct Arguments {
     roci::cli::PlotOptions plot;
     roci::cli::UpOptions up;
     roci::cli::DoctorOptions doctor;
+    roci::cli::ViewOptions view;
     CLI::App *run_command = nullptr, *stat_command = nullptr, *top_command = nullptr, *why_command = nullptr,
              *pcap_command = nullptr, *plot_command = nullptr, *up_command = nullptr, *down_command = nullptr,
-             *doctor_command = nullptr;
+             *doctor_command = nullptr, *view_command = nullptr;
 };
 
 void add_status_command(CLI::App& app, Arguments& a) {
@@ -176,6 +228,26 @@ void add_machine_commands(CLI::App& app, Arguments& a) {
     a.doctor_command->add_option("--root", a.doctor.root, "look at the files below this folder")->group("");
 }
 
+void add_view_command(CLI::App& app, Arguments& a) {
+    a.view_command = app.add_subcommand(
+        "view",
+        "Write the files by which programs find the devices, to mount into containers, which may not mount by themselves");
+    add_where(*a.view_command, a.view.where);
+    a.view_command->add_option("folder", a.view.folder, "folder to write; a new or empty one, or a view to renew")
+        ->required()
+        ->type_name("DIR");
+    a.view_command->add_flag(
+        "--watch", a.view.watch,
+        "renew counters every second, ports and GIDs every ten, until SIGINT or SIGTERM; for rocid's container");
+    a.view_command->add_flag(
+        "--host-network", a.view.host_network,
+        "the containers use this network namespace: show all its interfaces in /sys/class/net, not only virtual ones");
+    a.view_command
+        ->add_option("--cdi", a.view.cdi,
+                     "also write this CDI specification (/etc/cdi/rocinante.json), for --device rocinante/verbs=all")
+        ->type_name("FILE");
+}
+
 int parse_and_run(int argc, char** argv) {
     CLI::App app{"RDMA verbs on any NIC: runs unmodified RDMA programs over rocid, and shows what it does", "roci"};
     app.set_version_flag("--version", "roci " ROCI_VERSION);
@@ -187,12 +259,14 @@ int parse_and_run(int argc, char** argv) {
     add_program_commands(app, a);
     add_plot_command(app, a);
     add_machine_commands(app, a);
+    add_view_command(app, a);
 
     CLI11_PARSE(app, argc, argv);
     if (a.print_man) return print(roci::manual::roff(manual_page(app)));
     if (a.print_completion) return print(roci::manual::bash_completion("roci", roci::manual::commands(app), "run"));
     if (a.up_command->parsed()) return roci::cli::up(a.up);
     if (a.down_command->parsed()) return roci::cli::down();
+    if (a.view_command->parsed()) return roci::cli::view(a.view);
     if (a.doctor_command->parsed()) return roci::cli::doctor(a.doctor);
     if (app.get_subcommands().empty()) {
         std::fputs(app.help().c_str(), stderr);

@@ -22,9 +22,10 @@ bool runnable(const fs::path& file) { return access(file.c_str(), X_OK) == 0 && 
 /// are for an installation, which may have been moved. The next two paths are for the build tree. The last path is Meson's
 /// installation folder.
 constexpr const char* kLibraryFolders[] = {
-    "../lib/rocinante",          "../" ROCI_LIBDIR "/rocinante",           "../../verbs_api/libibverbs",
-    "../../verbs_api/librdmacm", ROCI_PREFIX "/" ROCI_LIBDIR "/rocinante",
+    "../lib/rocinante",          "../" ROCI_LIBDIR "/rocinante", "../../verbs_api/libibverbs",
+    "../../verbs_api/librdmacm", "../../verbs_api/preload",      ROCI_PREFIX "/" ROCI_LIBDIR "/rocinante",
 };
+constexpr const char* kPreload = "librocinante-view.so";
 constexpr const char* kLibraries[] = {"libibverbs.so.1", "librdmacm.so.1"};
 
 std::string first_folder_with(const char* library) {
@@ -48,6 +49,11 @@ std::string find_rocid() {
     for (std::string folder; std::getline(folders, folder, ':');)
         if (!folder.empty() && runnable(fs::path(folder) / "rocid")) return fs::path(folder) / "rocid";
     return {};
+}
+
+std::string preload_library() {
+    const std::string folder = first_folder_with(kPreload);
+    return folder.empty() ? "" : folder + "/" + kPreload;
 }
 
 std::vector<std::string> library_folders() {

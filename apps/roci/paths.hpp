@@ -14,4 +14,7 @@ std::string find_rocid();
 /// is no libibverbs.so.1.
 std::vector<std::string> library_folders();
 
+/// Returns the path of librocinante-view.so, or "" if it is not found.
+std::string preload_library();
+
 }  // namespace roci::cli

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <sched.h>
 #include <sys/mount.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,13 +21,6 @@ namespace {
 namespace fs = std::filesystem;
 
 [[noreturn]] void refuse(const std::string& what) { throw std::system_error(errno, std::generic_category(), what); }
-
-void write_text(const fs::path& path, const std::string& text) {
-    std::ofstream file(path);
-    file << text;
-    file.close();
-    if (!file) refuse(path);
-}
 
 /// Writes the text by one write(2), because /proc/self/uid_map and /proc/self/gid_map accept only one write.
 void write_map(const char* path, const std::string& text) {
@@ -53,6 +47,10 @@ void bind(const fs::path& from, const fs::path& to) {
     if (mount(from.c_str(), to.c_str(), nullptr, MS_BIND | MS_REC, nullptr) != 0) refuse("bind " + from.string());
 }
 
+void make_file(const fs::path& path) {
+    if (!std::ofstream(path)) refuse(path);
+}
+
 /// Makes the file, folder or link `source` visible as `target`. Copies a symbolic link. Bind-mounts a folder on a new folder, and
 /// any other file on an empty file.
 void show_again(const fs::path& source, const fs::path& target) {
@@ -61,7 +59,7 @@ void show_again(const fs::path& source, const fs::path& target) {
     if (fs::is_directory(status))
         fs::create_directory(target);
     else
-        write_text(target, "");
+        make_file(target);
     bind(source, target);
 }
 
@@ -100,18 +98,7 @@ fs::path own_infiniband(const fs::path& folder, Names devices) {
     return ours;
 }
 
-void add_entry(const fs::path& root, const ViewEntry& entry) {
-    const fs::path path = root / entry.path;
-    fs::create_directories(path.parent_path());
-    if (!entry.link.empty())
-        fs::create_symlink(entry.link, path);
-    else if (entry.path.back() != '/')
-        write_text(path, entry.text + "\n");
-}
-
-}  // namespace
-
-bool enter_private_view(std::span<const ViewEntry> files, std::span<const std::string> devices, std::string& why) try {
+bool enter(std::span<const ViewEntry> files, Names devices, std::string& why) try {
     enter_namespaces();
     const fs::path sys = own_infiniband("/sys/class", devices);
     for (const ViewEntry& entry : files) add_entry(sys, entry);
@@ -121,6 +108,33 @@ bool enter_private_view(std::span<const ViewEntry> files, std::span<const std::s
 } catch (const std::exception& e) {
     why = e.what();
     return false;
+}
+
+/// Enters a view in a child process, which then ends. Returns false if the system refuses a step there.
+bool works_in_a_child(Names devices, std::string& why) {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0) refuse("pipe");
+    const pid_t child = fork();
+    if (child == 0) {
+        const bool ok = enter({}, devices, why);
+        if (!ok && write(ends[1], why.data(), why.size()) < 0) _exit(2);
+        _exit(ok ? 0 : 1);
+    }
+    close(ends[1]);
+    char text[512];
+    ssize_t length = 0;
+    why.clear();
+    while (child > 0 && (length = read(ends[0], text, sizeof text)) > 0) why.append(text, size_t(length));
+    close(ends[0]);
+    int result = 1;
+    if (child < 0 || waitpid(child, &result, 0) != child) why = std::strerror(errno);
+    return result == 0;
+}
+
+}  // namespace
+
+bool enter_private_view(std::span<const ViewEntry> files, std::span<const std::string> devices, std::string& why) {
+    return works_in_a_child(devices, why) && enter(files, devices, why);
 }
 
 }  // namespace roci::cli

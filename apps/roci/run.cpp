@@ -3,17 +3,22 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <sstream>
 
 #include "devices.hpp"
 #include "live_counters.hpp"
 #include "paths.hpp"
 #include "private_view.hpp"
 #include "sysfs_view.hpp"
+#include "view.hpp"
 
 namespace roci::cli {
 namespace {
@@ -28,6 +33,10 @@ int fail(const std::string& why) {
 /// Adds Rocinante's library folders at the beginning of LD_LIBRARY_PATH.
 bool put_libraries_first(std::string& why) {
     const std::vector<std::string> folders = library_folders();
+    if (folders.empty() && access("/proc/self/exe", F_OK) != 0) {
+        why = "/proc is not mounted, so roci does not find its own folder: mount -t proc proc /proc";
+        return false;
+    }
     if (folders.empty()) {
         why = "Rocinante's libibverbs.so.1 not found next to roci; build it with `./dev build`";
         return false;
@@ -40,13 +49,38 @@ bool put_libraries_first(std::string& why) {
     return true;
 }
 
+/// Writes the view into a folder of this process, and lets the program preload the library that shows the folder in place of
+/// /sys/class/infiniband. For containers in which nothing can be mounted. A background process removes the folder after the end
+/// of the program.
+bool preload_view(const std::string& socket, std::span<const ViewEntry> files, std::span<const std::string> devices) try {
+    const std::string library = preload_library();
+    std::string why;
+    const std::string beside = ephemeral_socket({}, why);
+    if (library.empty() || beside.empty()) return false;
+    const std::filesystem::path path = std::filesystem::path(beside).replace_filename(fmt::format("view-{}", getpid()));
+    std::filesystem::remove_all(path);  // of an earlier process with this number
+    const ViewFolder folder(path);
+    folder.write_devices(files, devices, false);
+    const char* users = std::getenv("LD_PRELOAD");
+    setenv("LD_PRELOAD", (library + (users != nullptr && *users != '\0' ? std::string(":") + users : "")).c_str(), 1);
+    setenv("ROCI_VIEW", path.c_str(), 1);
+    follow_counters(socket, folder.devices(), path);
+    return true;
+} catch (const std::exception&) {
+    return false;
+}
+
 void show_devices(const std::string& socket) {
     std::string why;
     const std::vector<Device> devices = query_devices(socket, why);
     std::vector<std::string> names;
     names.reserve(devices.size());
     for (const Device& device : devices) names.push_back(device.name);
-    if (!devices.empty() && enter_private_view(sysfs_view(devices, host_facts()), names, why)) return follow_counters(socket);
+    if (!devices.empty()) {
+        const std::vector<ViewEntry> files = sysfs_view(devices, host_facts());
+        if (enter_private_view(files, names, why)) return follow_counters(socket);
+        if (preload_view(socket, files, names)) return;
+    }
     fmt::print(
         stderr,
         "roci: no private view of /sys/class/infiniband here ({}); programs that look for devices there (UCX, pyverbs) will not "
@@ -63,6 +97,26 @@ void keep_alive_with_program(ControlClient session) {
     const int high = int(std::min<rlim_t>(limit.rlim_cur, 1024)) - 16;
     if (fcntl(fd.get(), F_DUPFD, high) < 0)
         fmt::print(stderr, "roci: cannot keep rocid alive for the program: {}\n", std::strerror(errno));
+}
+
+/// Returns the file that execvp() would execute, or "".
+std::string file_of(const std::string& program) {
+    if (program.find('/') != std::string::npos) return program;
+    const char* path = std::getenv("PATH");
+    std::istringstream folders(path != nullptr ? path : "/bin:/usr/bin");
+    for (std::string folder; std::getline(folders, folder, ':');)
+        if (const std::string file = (folder.empty() ? "." : folder) + "/" + program; access(file.c_str(), X_OK) == 0)
+            return file;
+    return {};
+}
+
+/// Returns true if the program gets the rights of its file's owner or capabilities of its file (ping, sudo). In a user namespace
+/// it would not get them, so `roci run` shows it no view.
+bool takes_rights_from_its_file(const std::string& program) {
+    const std::string file = file_of(program);
+    struct stat s {};
+    if (file.empty() || stat(file.c_str(), &s) != 0) return false;
+    return (s.st_mode & (S_ISUID | S_ISGID)) != 0 || getxattr(file.c_str(), "security.capability", nullptr, 0) > 0;
 }
 
 int become(const std::vector<std::string>& command) {
@@ -84,7 +138,7 @@ int run(const RunOptions& options) {
     auto daemon = find_or_start_daemon(options.where, why);
     if (!daemon) return fail(why);
     setenv(abi::kSocketEnv, daemon->socket.c_str(), 1);
-    if (!options.no_view) show_devices(daemon->socket);
+    if (!options.no_view && !takes_rights_from_its_file(options.command.front())) show_devices(daemon->socket);
     if (daemon->ephemeral) keep_alive_with_program(std::move(daemon->session));
     return become(options.command);
 }

@@ -10,8 +10,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <system_error>
 
 #include "abi/link_speed.hpp"
 #include "qp/counters.hpp"
@@ -148,6 +150,17 @@ std::string interface_towards(const abi::GidValue& gid) {
 
 }  // namespace
 
+void add_entry(const std::filesystem::path& root, const ViewEntry& entry) {
+    const std::filesystem::path path = root / entry.path;
+    std::filesystem::create_directories(path.parent_path());
+    if (!entry.link.empty()) return std::filesystem::create_symlink(entry.link, path);
+    if (entry.path.back() == '/') return;
+    std::ofstream file(path);
+    file << entry.text << '\n';
+    file.close();
+    if (!file) throw std::system_error(errno, std::generic_category(), path);
+}
+
 HostFacts host_facts() {
     HostFacts facts;
     facts.interface_towards = interface_towards;
@@ -167,7 +180,7 @@ std::vector<ViewEntry> sysfs_view(std::span<const Device> devices, const HostFac
         add_files(port, kPortFiles, device, host, out);
         add_gids(port, device, host, out);
         for (const qp::CounterInfo& c : qp::kDeviceCounters)
-            if (c.file[0] != 0) out.push_back({port + "/" + c.file, "0", {}});
+            if (c.file[0] != 0) out.push_back({port + "/" + c.file, "0", {}, true});
         out.push_back({port + "/hw_counters/lifespan", std::to_string(kCounterPeriodMs), {}});
     }
     return out;

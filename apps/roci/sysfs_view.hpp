@@ -1,6 +1,8 @@
-// Returns the files that programs expect in /sys/class/infiniband for an RDMA device. enter_private_view() creates the files.
+// Returns the files that programs expect in /sys/class/infiniband for an RDMA device. enter_private_view() and
+// ViewFolder create the files.
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <span>
 #include <string>
@@ -16,7 +18,11 @@ struct ViewEntry {
     std::string path;
     std::string text;
     std::string link;
+    bool counter = false;  ///< true: live_counters.hpp writes the file again and again
 };
+
+/// Creates the entry below `root`, and the folders above it. Throws std::system_error on failure.
+void add_entry(const std::filesystem::path& root, const ViewEntry& entry);
 
 /// The properties of this machine that appear in the files of each device.
 struct HostFacts {

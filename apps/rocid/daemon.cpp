@@ -10,12 +10,14 @@
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
+#include <utility>
 
 #include <spdlog/spdlog.h>
 #include <nlohmann/json.hpp>
 
 #include "addresses.hpp"
 #include "icrc_kernel.hpp"
+#include "machine.hpp"
 #include "metrics_text.hpp"
 #include "service_manager.hpp"
 #include "sigbus_guard.hpp"
@@ -172,7 +174,17 @@ SessionHandler Daemon::session_handler() {
 
 Daemon::Daemon(const Config& config, const RunOptions& options, int signals)
     : config_(config), options_(options), signals_(signals) {
+    try {
+        begin();
+    } catch (...) {
+        end();
+        throw;
+    }
+}
+
+void Daemon::begin() {
     check_cpus(config_);
+    check_machine(needs_of(unsigned(config_.engine.count)));
     check_icrc_kernel();
     socket_ = std::make_unique<ControlSocket>(config_.socket, uint32_t(config_.socket_mode), session_handler(), reaper_);
     if (!config_.socket_group.empty()) give_to_group(config_.socket, config_.socket_group);
@@ -238,7 +250,9 @@ std::string Daemon::metrics() {
     return metrics_text(s);
 }
 
-Daemon::~Daemon() {
+Daemon::~Daemon() { end(); }
+
+void Daemon::end() {
     if (status_request_ != nullptr) status_request_->close();
     metrics_.reset();
     if (device_page_ != nullptr) device_page_->end();
@@ -247,7 +261,7 @@ Daemon::~Daemon() {
     conductor_.reset();
     captures_.reset();
     if (events_ != nullptr) events_->stop();  // stopped before engines_ is destroyed, because the event thread reads its rings
-    if (gsi_wake_ >= 0) close(gsi_wake_);
+    if (gsi_wake_ >= 0) close(std::exchange(gsi_wake_, -1));
     engines_.reset();
     ports_.reset();
     platform_.reset();

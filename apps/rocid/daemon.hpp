@@ -36,6 +36,9 @@ private:
     host::Reply handle(uint32_t session, const host::Client& who, std::span<const std::byte> packet, std::span<const int> fds,
                        bool& close);
     std::string status_json() const;
+    void begin();
+    /// Ends all parts that exist, in an order in which no thread uses a part that is gone. Also called if begin() fails.
+    void end();
     void serve_metrics();
     std::string metrics();
     /// Calls Conductor::service() and sends deferred replies.

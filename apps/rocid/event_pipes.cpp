@@ -38,11 +38,13 @@ void EventPipes::start(std::vector<io::EventRing*> rings) {
 }
 
 void EventPipes::stop() {
-    if (!thread_.joinable()) return;
-    stop_.store(true, std::memory_order_seq_cst);
-    wake_.sleeper.wake();
-    thread_.join();
+    if (thread_.joinable()) {
+        stop_.store(true, std::memory_order_seq_cst);
+        wake_.sleeper.wake();
+        thread_.join();
+    }
     for (Dispatcher& d : dispatchers_) {
+        if (!d.thread.joinable()) continue;  // start() has failed before
         {
             const std::lock_guard lock(d.mutex);
             d.stop = true;

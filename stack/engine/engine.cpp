@@ -149,10 +149,10 @@ struct Engine::Impl::Budget {
     uint32_t left;
     uint64_t cost_left;
     bool spent = false;
-    void spend(uint32_t frames, uint64_t costs) {
-        left -= std::min(left, frames);
+    void spend(uint32_t sent, uint64_t costs) {
+        left -= std::min(left, sent);
         cost_left -= std::min(cost_left, costs);
-        spent = spent || frames != 0;
+        spent = spent || sent != 0;
     }
     bool exceeds(const Budget& kept) const { return left > kept.left && cost_left > kept.cost_left; }
 };

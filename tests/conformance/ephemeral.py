@@ -2,12 +2,13 @@
 after the last program."""
 import os
 import pathlib
+import shutil
 import subprocess
 import tempfile
 import time
 
 from connection_errors import ERRORS, missing
-from lab import ROCI, Failure, free_port, listening_ports
+from lab import ROCI, Failure, Rocid, free_port, listening_ports
 
 NOBODY = 65534
 IDLE_LIMIT = 20  # maximum number of seconds after which an ephemeral rocid without programs must have ended
@@ -85,6 +86,23 @@ def single_device():
         wait_for(lambda: not rocids_of(folder), IDLE_LIMIT, 'the ephemeral rocids still run without any program')
 
 
+def setuid_program():
+    """In the user namespace of a view, a set-user-ID program would run without the rights of its owner. So it must get no view."""
+    with Rocid(args=['--set', 'rocid.socket_mode=0o666', '--set', 'memory.mbufs=1024']) as rocid:
+        os.chmod(rocid.folder.name, 0o755)
+        program = shutil.copy('/usr/bin/id', rocid.folder.name)
+        os.chmod(program, 0o4755)
+        options = ('--socket', rocid.socket)
+        if (said := finish(start([program, '-u'], '/tmp', NOBODY, options), 'id')) != '0\n':
+            raise Failure(f'the effective user is {said}, 0 wanted')
+        if shutil.which('ping'):
+            finish(start(['ping', '-c', '1', '127.0.0.1'], '/tmp', NOBODY, options), 'ping')
+
+
+def why_no_setuid():
+    return why_not_ordinary_user() if os.geteuid() == 0 else 'needs root'
+
+
 def can_run_as(uid):
     done = subprocess.run([str(ROCI), '--version'], user=uid, group=uid, extra_groups=[], capture_output=True, cwd='/', check=False)
     return done.returncode == 0
@@ -111,4 +129,5 @@ CASES = {
     'roci run without a rocid starts one, which ends with its last program': (lambda: life_of_one(os.geteuid()), lambda: None),
     'roci run --single: one device, and a server sees its client at its own address': (single_device, missing),
     'the same as an ordinary user without any privilege': (as_ordinary_user, why_not_ordinary_user),
+    'roci run: a set-user-ID program keeps its rights, and ping works': (setuid_program, why_no_setuid),
 }

@@ -26,6 +26,7 @@ import fabric
 import hostile
 import kills
 import lab
+import lacks
 import memory_cases
 import metrics_cases
 import pairs
@@ -35,6 +36,7 @@ import single
 import starts
 import stat_cases
 import top_cases
+import view_cases
 
 FAULTS = lab.REPO / 'tests/conformance/faults.toml'
 
@@ -135,6 +137,7 @@ def clean_cases(report, options, wanted):
             if wanted(name):
                 why = fabric.missing(program)
                 report.skip(name, why) if why else report.run(name, lambda c=case: c(rocid))
+        run_built(report, None, view_cases.CASES, wanted, rocid)
         run_connections(report, rocid, [row for row in connections.rows(options.quick) if wanted(row.name)])
         run_built(report, None, connections.CASES, wanted, rocid)
         run_built(report, metrics_cases.no_node_exporter(), metrics_cases.NODE, wanted, rocid, gids)
@@ -169,7 +172,7 @@ def main():
     if options.list:
         names = [*single.CASES, *badinput.CASES, *hostile.CASES, *pcap.CASES, *plot_cases.CASES, *plot_cases.ALONE, *plot_cases.BROWSED, *stat_cases.CASES, *stat_cases.ALONE, *metrics_cases.ALONE, *metrics_cases.PROMTOOL, *metrics_cases.NODE, *exam.CASES, *exam.CM_CASES, *top_cases.CASES, *top_cases.IN_TERMINAL, *config_errors.CASES, *starts.CASES, *memory_cases.CASES, *memory_cases.UNPRIVILEGED, *ephemeral.CASES, *endings.CASES, *fabric.CASES, *connections.CASES,
                  *(p.name for p in cases.pairs(options.quick)), *(r.name for r in connections.rows(options.quick)),
-                 *connection_load.cases(options.quick), *connection_load.faulty_cases(options.quick), *connection_errors.CASES, *connection_errors.ALONE]
+                 *connection_load.cases(options.quick), *connection_load.faulty_cases(options.quick), *connection_errors.CASES, *connection_errors.ALONE, *view_cases.CASES, *view_cases.IN_CONTAINER, *lacks.CASES]
         print('\n'.join(names))
         return 0
     report = Report()
@@ -182,6 +185,8 @@ def main():
         in_rocid(report, connection_load.HALF_LOST,
                  lambda rocid, gids: run_built(report, connection_load.missing(), connection_load.faulty_cases(options.quick), wanted, rocid))
     run_built(report, connection_errors.missing(), connection_errors.ALONE, wanted)
+    run_built(report, lacks.missing(), lacks.CASES, wanted)
+    run_built(report, view_cases.missing(), view_cases.IN_CONTAINER, wanted)
     run_built(report, memory_cases.missing(), memory_cases.CASES, wanted)
     run_built(report, memory_cases.no_other_users(), memory_cases.UNPRIVILEGED, wanted)
     for name, case in (config_errors.CASES | starts.CASES | plot_cases.ALONE | stat_cases.ALONE).items():

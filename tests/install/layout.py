@@ -12,6 +12,8 @@ import subprocess
 import sys
 import tempfile
 
+import in_ci
+
 BUILD = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else os.environ.get('BUILD', 'build')).resolve()
 CASES = []
 
@@ -36,12 +38,13 @@ def paths():
 def everything_is_there(root, at):
     wanted = [
         at['bindir'] + '/roci', at['sbindir'] + '/rocid', at['sbindir'] + '/rocinante-hugepages',
-        at['libdir'] + '/rocinante/libibverbs.so.1', at['libdir'] + '/rocinante/librdmacm.so.1', at['libdir'] + '/pkgconfig/rocinante.pc',
+        at['libdir'] + '/rocinante/libibverbs.so.1', at['libdir'] + '/rocinante/librdmacm.so.1', at['libdir'] + '/rocinante/librocinante-view.so', at['libdir'] + '/pkgconfig/rocinante.pc',
         at['prefix'] + '/lib/systemd/system/rocid.service', at['prefix'] + '/lib/sysusers.d/rocinante.conf',
         at['sysconfdir'] + '/rocinante/rocinante.toml',
         at['mandir'] + '/man1/roci.1', at['mandir'] + '/man8/rocid.8', at['mandir'] + '/man5/rocinante.toml.5',
         at['datadir'] + '/bash-completion/completions/roci', at['datadir'] + '/bash-completion/completions/rocid',
         at['datadir'] + '/doc/rocinante/README.md', at['datadir'] + '/doc/rocinante/docs/verbs.md',
+        at['datadir'] + '/doc/rocinante/containers/compose.yaml',
     ]
     missing = [w for w in wanted if not (root / w.lstrip('/')).exists()]
     assert not missing, f'not installed: {missing}'
@@ -68,18 +71,31 @@ def options_in(text):
 @case
 def pages_have_every_option_and_variable(root, at):
     man = root / at['mandir'].lstrip('/')
-    for program, page, commands in ((at['bindir'] + '/roci', 'man1/roci.1', ['run', 'status', 'stat', 'top', 'why', 'pcap', 'plot', 'doctor']), (at['sbindir'] + '/rocid', 'man8/rocid.8', [])):
+    for program, page, commands in ((at['bindir'] + '/roci', 'man1/roci.1', ['run', 'status', 'stat', 'top', 'why', 'pcap', 'plot', 'up', 'down', 'doctor', 'view']), (at['sbindir'] + '/rocid', 'man8/rocid.8', [])):
         text = (man / page).read_text(encoding='utf-8').replace('\\-', '-')
         program = root / program.lstrip('/')
         for words in [[]] + [[c] for c in commands]:
             missing = options_in(run(program, *words, '--help')) - options_in(text) - {'--help'}
             assert not missing, f'{page} lacks {missing}'
     text = (man / 'man1/roci.1').read_text(encoding='utf-8')
+    for section in ('WHICH ROCID', 'WHAT THE PROGRAM SEES', 'CONTAINERS', 'EXAMPLES', 'FILES', 'EXIT STATUS'):
+        assert f'.SH "{section}"' in text, section
     for variable in ('ROCI_SOCKET', 'ROCI_LOG', 'ROCI_ADOPT'):
         assert variable in text and variable in run(root / at['bindir'].lstrip('/') / 'roci', '--help'), variable
     keys = set(re.findall(r'^#? ?(\w+) = ', run(root / at['sbindir'].lstrip('/') / 'rocid', '--print-config'), re.M))
     page = (man / 'man5/rocinante.toml.5').read_text(encoding='utf-8')
     assert len(keys) > 20 and not [k for k in keys if f'.B {k} = ' not in page], f'rocinante.toml.5 lacks keys of {keys}'
+
+
+@case
+def examples_of_the_page_have_existing_options(root, at):
+    text = (root / at['mandir'].lstrip('/') / 'man1/roci.1').read_text(encoding='utf-8').replace('\\-', '-')
+    examples = re.findall(r'^\.B (roci .*)$', text.split('.SH "EXAMPLES"')[1].split('.SH')[0], re.M)
+    assert len(examples) >= 4, examples
+    for command, words in (c for e in examples for c in re.findall(r'roci (\w+)([^;|]*)', e)):
+        own = set(re.findall(r'(?<!\S)--?[a-z][a-z-]*', words.split(' -- ')[0]))
+        shown = run(root / at['bindir'].lstrip('/') / 'roci', command, '--help')
+        assert all(re.search(rf'(?<![\w-]){option}(?![\w-])', shown) for option in own), f'roci {command}: {own}'
 
 
 @case
@@ -93,20 +109,45 @@ def roci_finds_the_rocid_of_the_installation(root, at):
         assert folders[0].startswith(str(root)), f'libraries of another installation: {folders}'
 
 
+@case
+def container_examples_mount_what_roci_view_writes(root, at):
+    with tempfile.TemporaryDirectory() as folder:
+        roci = root / at['bindir'].lstrip('/') / 'roci'
+        environment = {'PATH': '/usr/bin:/bin', 'XDG_RUNTIME_DIR': folder, 'HOME': '/nonexistent'}
+        said = run(roci, 'run', '--', roci, 'view', f'{folder}/view', env=environment)
+        parts = re.findall(rf'-v {folder}/view/(\S+):(\S+):ro', said)
+        written = {str(p.relative_to(f'{folder}/view')) for p in pathlib.Path(f'{folder}/view').glob('*/*')}
+    assert len(parts) == 3 and {'sys/class', 'dev/infiniband', 'lib/libibverbs.so.1', 'lib/librdmacm.so.1'} <= written, f'{parts} {written}'
+    examples = root / at['datadir'].lstrip('/') / 'doc/rocinante/containers'
+    forms = {'compose.yaml': '- /run/rocinante-view/{}:{}:ro', 'sidecar.yaml': 'subPath: {}, mountPath: {}, readOnly: true}}',
+             'daemonset.yaml': 'subPath: {}, mountPath: {}, readOnly: true}}'}
+    for name, form in forms.items():
+        text = (examples / name).read_text(encoding='utf-8')
+        missing = [part for part in parts if form.format(*part) not in text]
+        assert not missing and '/opt/rocinante' in text and parts[-1][1] == '/opt/rocinante', f'{name} lacks {missing}'
+        commands = re.findall(r'command: \[(roci|rocid), ([^\]]*)\]', text)
+        assert commands, name
+        for program, words in commands:
+            program = root / at['bindir' if program == 'roci' else 'sbindir'].lstrip('/') / program
+            shown = run(program, *words.split(', ')[:1 if program.name == 'roci' else 0], '--help')
+            assert all(re.search(rf'(?<![\w-]){word}(?![\w-])', shown) for word in words.split(', ') if word.startswith('--')), f'{name}: {program.name} {words}'
+
+
 def main():
     at = paths()
-    failed = 0
+    failed = skipped = 0
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder)
         run('meson', 'install', '-C', BUILD, '--no-rebuild', '--quiet', '--destdir', root)
-        for test in CASES:
+        for test in CASES + in_ci.CASES:
             try:
-                test(root, at)
-                print(f'ok   {test.__name__}')
+                if why := test(root, at):
+                    skipped += 1
+                print(f'SKIP {test.__name__}: {why}' if why else f'ok   {test.__name__}')
             except (AssertionError, subprocess.TimeoutExpired, OSError) as e:
                 failed += 1
                 print(f'FAIL {test.__name__}: {e}')
-    print(f'{len(CASES) - failed} passed, {failed} failed')
+    print(f'{len(CASES + in_ci.CASES) - failed - skipped} passed, {failed} failed, {skipped} skipped')
     return 1 if failed else 0
 
 

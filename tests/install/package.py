@@ -2,7 +2,8 @@
 """Builds Debian packages from the committed tree, checks them with lintian, and installs them into a minimal root file system of Debian. In
 this root, `roci run -- ib_write_bw` must transfer data.
 
-        package.py [--full]    --full: as released, optimised by a profile of the benchmark's workload; takes twice the time
+        package.py [--full]    --full: as released, optimised by a profile of the benchmark's workload; takes twice the time. Also installs
+                               python3-rocinante, and runs a test with the fixture of pytest
 """
 import os
 import pathlib
@@ -25,6 +26,19 @@ for n in $(seq 300); do
 done
 roci run -- ib_write_bw -d roci1 -x 1 -F -n 1000 127.0.0.1 || { cat /server; exit 1; }
 wait $server || { cat /server; exit 1; }
+'''
+
+
+# A test of another project, whose author has installed python3-rocinante and python3-pytest.
+FIXTURE = r'''cat >/test_it.py <<END
+import pytest
+
+@pytest.mark.rdma(drop=0.01, seed=7)
+def test_it(rdma):
+    words = ['ib_write_bw', '-x', '1', '-F', '-n', '300']
+    rdma.pair([*words, '-d', 'roci0'], [*words, '-d', 'roci1', '127.0.0.1'], port=18515)
+END
+pytest-3 -p no:cacheprovider /test_it.py
 '''
 
 
@@ -57,23 +71,24 @@ class NoMirror(Exception):
     """This machine cannot download the packages of the root."""
 
 
-def bare_root(root, installed):
+def bare_root(root, installed, programs):
     hooks = [f'--customize-hook=upload {p} /{p.name}' for p in installed]
     hooks.append('--customize-hook=chroot "$1" apt-get install -y --no-install-recommends ' + ' '.join(f'/{p.name}' for p in installed))
     try:
-        run('mmdebstrap', '--variant=minbase', '--include=perftest', *hooks, 'bookworm', root)
+        run('mmdebstrap', '--variant=minbase', f'--include={programs}', *hooks, 'bookworm', root)
     except AssertionError as e:
         if any(word in str(e) for word in ('Temporary failure resolving', 'Could not connect', 'Failed to fetch')):
             raise NoMirror from e
         raise
 
 
-def trial(folder, packages):
+def trial(folder, packages, full):
     root = folder / 'root'
-    installed = [p for p in packages if 'dbgsym' not in p.name and '-doc' not in p.name]
-    bare_root(root, installed)
+    left_out = ('dbgsym', '-doc') if full else ('dbgsym', '-doc', 'python3')
+    installed = [p for p in packages if not any(word in p.name for word in left_out)]
+    bare_root(root, installed, 'perftest,python3-pytest' if full else 'perftest')
     unshared = ('unshare', '--mount', '--pid', '--fork', '--kill-child', 'chroot', root)
-    mounted = 'mount -t proc proc /proc && mount -t sysfs sysfs /sys && mount -t tmpfs tmpfs /dev/shm && ' + TRIAL
+    mounted = 'mount -t proc proc /proc && mount -t sysfs sysfs /sys && mount -t tmpfs tmpfs /dev/shm && ' + TRIAL + (FIXTURE if full else '')
     out = run(*unshared, 'sh', '-c', mounted)
     rows = [line for line in out.splitlines() if line.strip().startswith('65536')]
     assert rows and float(rows[0].split()[3]) > 0, out
@@ -89,9 +104,10 @@ def main():
     try:
         with tempfile.TemporaryDirectory() as name:
             folder = pathlib.Path(name)
-            packages = build(folder, '' if '--full' in sys.argv[1:] else 'nopgo')
+            full = '--full' in sys.argv[1:]
+            packages = build(folder, '' if full else 'nopgo')
             lint(folder)
-            trial(folder, packages)
+            trial(folder, packages, full)
     except NoMirror:
         print('built and checked; SKIP: installing into a bare root, as the Debian mirror cannot be reached')
         print('1 passed, 0 failed, 1 skipped')

@@ -23,10 +23,18 @@ public:
 
 private:
     static constexpr int kSpins = 200;
+    /// Tells the processor that the thread spins.
+    static void relax() {
+#if defined(__x86_64__)
+        __builtin_ia32_pause();
+#elif defined(__aarch64__)
+        asm volatile("yield");
+#endif
+    }
     void wait() {
         for (int n = 0; held_.load(std::memory_order_relaxed); ++n) {
             if (n < kSpins)
-                __builtin_ia32_pause();
+                relax();
             else
                 sched_yield();
         }

@@ -269,7 +269,7 @@ std::vector<QuotaLine> quota_lines(const State& state, const Client& who) {
     std::vector<QuotaLine> lines;
     const auto refused = state.refused.find(who.uid);
     for (size_t r = 0; r < kResources; ++r) {
-        QuotaLine& line = lines.emplace_back(kUserLimits[r].name, used_by(state, who.uid, kRows[r]));
+        QuotaLine& line = lines.emplace_back(QuotaLine{kUserLimits[r].name, used_by(state, who.uid, kRows[r])});
         if (!state.privileged(who)) line.limit = limit_of(state, who, r);
         if (refused != state.refused.end()) line.refused = refused->second[r];
         if (r >= kControlRate) set_rate(state, who.uid, r, line);

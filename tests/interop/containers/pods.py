@@ -19,30 +19,32 @@ import image  # noqa: E402
 import machine  # noqa: E402
 
 LIB = 'usr/lib/x86_64-linux-gnu'
-PROGRAMS = ('ibv_devinfo', 'ibv_rc_pingpong', 'ib_write_bw', 'ib_read_bw', 'ib_send_lat', 'rping', 'ucx_perftest')
+PROGRAMS = ('ibv_devinfo', 'ibv_rc_pingpong', 'ib_write_bw', 'ib_read_bw', 'ib_send_lat', 'rping', 'ucx_perftest', 'ucx_info', 'fi_info')
 OURS = {'usr/bin/roci': 'apps/roci/roci', 'usr/bin/rocid': 'apps/rocid/rocid',
         f'{LIB}/rocinante/libibverbs.so.1': 'verbs_api/libibverbs/libibverbs.so.1',
         f'{LIB}/rocinante/librdmacm.so.1': 'verbs_api/librdmacm/librdmacm.so.1'}
+OLD_GLIBC = ('libpthread.so.0', 'libdl.so.2')  # parts of older releases of glibc, which every distribution has and which our libraries name
 TEXTS = {**image.TEXTS, 'etc/passwd': 'user:x:1000:1000::/tmp:/bin/sh\n', 'etc/group': 'user:x:1000:\n'}
 # podman needs a mounted cgroup v2. The mount is made in a separate mount namespace, so the mounts of the machine do
-# not change.
-PODMAN = 'umount -R /sys/fs/cgroup; mount -t cgroup2 none /sys/fs/cgroup && exec "$@"'
+# not change. If $1 is a folder, podman finds the files of $1/upper in /etc.
+PODMAN = 'umount -R /sys/fs/cgroup; mount -t cgroup2 none /sys/fs/cgroup; etc=$1; shift; ' \
+         '[ -z "$etc" ] || mount -t overlay -o "lowerdir=/etc,upperdir=$etc/upper,workdir=$etc/work" none /etc; exec "$@"'
 LIMITS = ('nofile=1024:1024', 'nproc=1024:1024')
 
 
 def why_not():
     """Returns what this machine needs to run the containers but does not have, or ''."""
-    for tool in ('podman', 'crun', 'ucx_perftest', 'rping'):
+    for tool in ('podman', 'crun', 'ucx_perftest', 'rping', 'fi_info'):
         if not shutil.which(tool):
             return f'{tool} is not installed (apt-get install podman crun ucx-utils)'
     return hosts.why_not()
 
 
-def make_root(folder):
-    """Makes a root file system from files of this machine: programs, their libraries, and Rocinante's build."""
-    files = {name: str(BUILD / path) for name, path in OURS.items()}
+def make_root(folder, ours=True):
+    """Makes a root file system from files of this machine: programs, their libraries, and with `ours` Rocinante's build."""
+    files = {name: str(BUILD / path) for name, path in OURS.items()} if ours else {f'{LIB}/{name}': f'/{LIB}/{name}' for name in OLD_GLIBC}
     files |= {path.lstrip('/'): path for path in glob.glob(f'/{LIB}/ucx/*.so*')}
-    drivers, links = machine.plugins()
+    drivers, links = machine.plugins() if ours else ({}, {})
     contents = image.Contents('container', pathlib.Path('/'), PROGRAMS, files | drivers)
     for name in ('proc', 'sys', 'dev', 'tmp', 'run', 'etc', 'usr/bin', 'usr/lib', 'usr/lib64'):
         (folder / name).mkdir(parents=True, exist_ok=True)
@@ -68,14 +70,14 @@ def make_root(folder):
 class Pod:
     """A container with a shell. The shell executes one command after the other."""
 
-    def __init__(self, namespace, address, root):
+    def __init__(self, namespace, address, root, *options, etc=''):
         self.address, self.namespace = address, namespace
         self.output = tempfile.TemporaryFile(mode='w+', errors='replace')
         limits = [word for limit in LIMITS for word in ('--ulimit', limit)]
         podman = ['podman', 'run', '-i', '--rm', '--rootfs', '--cgroups=disabled', '--runtime', 'crun', *limits, '--cap-drop=ALL',
                   '--security-opt', 'no-new-privileges', '--user', '1000:1000', '--env', 'HOME=/tmp', '--env', 'XDG_RUNTIME_DIR=/tmp',
-                  '--network', f'ns:/run/netns/{namespace}', str(root), '/bin/sh']
-        self.process = subprocess.Popen(['unshare', '--mount', 'sh', '-c', PODMAN, 'sh', *podman], stdin=subprocess.PIPE, stdout=self.output,
+                  '--network', f'ns:/run/netns/{namespace}', *map(str, options), str(root), '/bin/sh']
+        self.process = subprocess.Popen(['unshare', '--mount', 'sh', '-c', PODMAN, 'sh', str(etc), *podman], stdin=subprocess.PIPE, stdout=self.output,
                                         stderr=subprocess.STDOUT, text=True)
         self.number = itertools.count(1)
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Tests RDMA between two podman containers that share only a network.
 
-Each container has no capability, the default seccomp profile, and its own rocid (`roci up`).
+Each container has no capability, the default seccomp profile, and its own rocid (`roci up`). The cases of views.py run containers that
+get devices from a sidecar container or from the machine.
 
     tests/interop/containers/run.py [--only TEXT] [--list]
 
@@ -13,6 +14,7 @@ import sys
 
 import pods
 import hosts
+import views
 
 UCX = 'UCX_TLS=rc_verbs,ud_verbs UCX_NET_DEVICES=roci0:1 UCX_WARN_UNUSED_ENV_VARS=n'
 PORT = 18700
@@ -75,30 +77,44 @@ CASES = [
 ]
 
 
+def run_cases(pair, chosen):
+    """Returns the numbers of passed and of failed cases."""
+    passed = failed = 0
+    try:
+        with pair as both:
+            for name, body in chosen:
+                try:
+                    said = body(both)
+                    passed += 1
+                    print(f'PASS  {name}' + (f': {said}' if said else ''), flush=True)
+                except hosts.Failure as failure:
+                    failed += 1
+                    print(f'FAIL  {name}\n    ' + str(failure).replace('\n', '\n    '), flush=True)
+                    if body is up:
+                        break
+    except hosts.Failure as failure:  # the containers did not start
+        failed += 1
+        print(f'FAIL  {chosen[0][0]}\n    ' + str(failure).replace('\n', '\n    '), flush=True)
+    return passed, failed
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument('--only', default='', metavar='TEXT', help='run only cases whose name contains TEXT, and always `roci up`')
+    parser.add_argument('--only', default='', metavar='TEXT', help='run only cases whose name contains TEXT, and `roci up` before other cases of its form')
     parser.add_argument('--list', action='store_true', help='print the names of the cases and stop')
     options = parser.parse_args()
-    chosen = [(name, body) for name, body in CASES if options.only in name or body is up]
+    forms = [(form, [case for case in cases if options.only in case[0]]) for form, cases in [(pods.Pods, CASES), *views.FORMS]]
+    if forms[0][1] and CASES[1] not in forms[0][1]:
+        forms[0][1].insert(0, CASES[1])
+    forms = [(form, chosen) for form, chosen in forms if chosen]
     if options.list:
-        print('\n'.join(name for name, _ in chosen))
+        print('\n'.join(name for _, chosen in forms for name, _ in chosen))
         return 0
     if why := pods.why_not():
-        print(f'SKIP  containers: {why}\n0 passed, 0 failed, {len(chosen)} skipped')
+        print(f'SKIP  containers: {why}\n0 passed, 0 failed, {sum(len(chosen) for _, chosen in forms)} skipped')
         return 0
-    passed = failed = 0
-    with pods.Pods() as both:
-        for name, body in chosen:
-            try:
-                said = body(both)
-                passed += 1
-                print(f'PASS  {name}' + (f': {said}' if said else ''), flush=True)
-            except hosts.Failure as failure:
-                failed += 1
-                print(f'FAIL  {name}\n    ' + str(failure).replace('\n', '\n    '), flush=True)
-                if body is up:
-                    break
+    results = [run_cases(form(), chosen) for form, chosen in forms]
+    passed, failed = (sum(numbers) for numbers in zip(*results))
     print(f'{passed} passed, {failed} failed, 0 skipped')
     return 1 if failed else 0
 

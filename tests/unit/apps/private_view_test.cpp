@@ -2,11 +2,15 @@
 #include "private_view.hpp"
 
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -74,6 +78,35 @@ TEST(PrivateView, adds_our_files_and_keeps_the_old_entries) {
     EXPECT_EQ(code, 0);
     EXPECT_FALSE(fs::exists("/sys/class/infiniband/roci9")) << "the view leaked out of the program";
     EXPECT_FALSE(fs::exists("/dev/infiniband/roci9"));
+}
+
+namespace {
+
+/// Refuses mount(2) in this process, as a container engine may do.
+bool refuse_mounts() {
+    sock_filter rows[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+                          BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_mount, 0, 1),
+                          BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+    const sock_fprog filter{std::size(rows), rows};
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+}
+
+std::string namespaces() {
+    return fs::read_symlink("/proc/self/ns/mnt").string() + fs::read_symlink("/proc/self/ns/user").string();
+}
+
+}  // namespace
+
+TEST(PrivateView, a_refused_mount_leaves_the_program_in_its_namespaces) {
+    const int code = exit_code_of([] {
+        if (!refuse_mounts()) return kNotPermitted;
+        const std::string before = namespaces();
+        std::string why;
+        if (enter_private_view(kFiles, kDevices, why)) return 2;
+        return namespaces() == before && why.find("Operation not permitted") != std::string::npos ? 0 : 3;
+    });
+    if (code == kNotPermitted) GTEST_SKIP() << "this system permits no seccomp filter";
+    EXPECT_EQ(code, 0);
 }
 
 TEST(PrivateView, works_again_inside_of_itself) {

@@ -15,7 +15,7 @@ struct RunQueueTest : ::testing::Test {
     std::vector<std::unique_ptr<Qp>> qps;
 
     Qp& qp(uint16_t share) {
-        qps.push_back(std::make_unique<Qp>());
+        qps.emplace_back(new Qp{});
         qps.back()->share = share;
         return *qps.back();
     }

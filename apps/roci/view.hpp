@@ -1,0 +1,57 @@
+// `roci view DIR`: writes the files by which programs recognise RDMA devices into a folder. The folder is mounted read-only into
+// containers that may not mount anything themselves.
+#pragma once
+
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "daemon.hpp"
+#include "sysfs_view.hpp"
+
+namespace roci::cli {
+
+struct ViewOptions {
+    Where where;
+    std::string folder;
+    std::string cdi;            ///< file for a CDI specification, or ""
+    bool watch = false;         ///< true: renew the view until SIGINT or SIGTERM
+    bool host_network = false;  ///< true: the programs use the network namespace of this process
+};
+
+/// The parts of a view, below its folder, and the places where containers mount them.
+struct ViewMount {
+    const char* from;
+    const char* to;
+};
+std::span<const ViewMount> view_mounts();
+
+/// A folder with a view. The folder has the same parts as the file system of a program: sys/class and dev/infiniband. It also has
+/// lib, with the client libraries.
+class ViewFolder {
+public:
+    /// Creates the folder. Throws std::runtime_error if the folder contains files that are not part of a view.
+    explicit ViewFolder(std::filesystem::path folder);
+    /// Copies the class folders of `sys` (that of the machine: "/sys"), so that a program still finds the other devices. Without
+    /// `host_network`, the class `net` is a link to the folder of the virtual interfaces, which shows those of the program's own
+    /// network namespace.
+    void copy_classes(const std::filesystem::path& sys, bool host_network) const;
+    /// Writes the files of devices, and removes those of other devices. With `keep_counters`, existing files of counters are
+    /// not changed.
+    void write_devices(std::span<const ViewEntry> files, std::span<const std::string> devices, bool keep_counters) const;
+    /// Copies the client libraries of the folders.
+    void copy_libraries(std::span<const std::string> folders) const;
+    std::filesystem::path devices() const { return folder_ / "sys/class/infiniband"; }
+
+private:
+    std::filesystem::path folder_;
+};
+
+/// Returns a CDI specification (Container Device Interface 0.5.0) of the view: container engines apply it for
+/// `--device rocinante/verbs=all`.
+std::string cdi_specification(const std::filesystem::path& folder, const std::string& socket);
+
+int view(const ViewOptions& options);
+
+}  // namespace roci::cli

@@ -1,0 +1,151 @@
+// The folder of `roci view`.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <fstream>
+#include <map>
+#include <set>
+#include <stdexcept>
+#include <system_error>
+
+#include <nlohmann/json.hpp>
+
+#include "abi/control.hpp"
+#include "view.hpp"
+
+namespace roci::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kMarker = ".rocinante-view";  // the folder belongs to `roci view`, which may remove files in it
+constexpr ViewMount kMounts[] = {{"sys/class", "/sys/class"}, {"dev/infiniband", "/dev/infiniband"}, {"lib", "/opt/rocinante"}};
+
+/// Returns a file or link below the folder that `roci view` has not written, or "". Empty folders are permitted, because
+/// container engines create them as places to mount.
+fs::path foreign_file(const fs::path& folder) {
+    if (fs::exists(folder / kMarker)) return {};
+    for (const auto& entry : fs::recursive_directory_iterator(folder))
+        if (entry.is_symlink() || !entry.is_directory()) return entry.path();
+    return {};
+}
+
+std::string text_of(const fs::path& path) {
+    std::ifstream in(path);
+    return {std::istreambuf_iterator<char>(in), {}};
+}
+
+/// Returns name and target of each link in the folder.
+std::map<std::string, fs::path> links_in(const fs::path& folder) {
+    std::map<std::string, fs::path> out;
+    std::error_code unreadable;
+    for (const auto& entry : fs::directory_iterator(folder, unreadable))
+        if (entry.is_symlink()) out[entry.path().filename()] = fs::read_symlink(entry.path());
+    return out;
+}
+
+void link_to(const fs::path& target, const fs::path& link) {
+    if (fs::is_symlink(link) && fs::read_symlink(link) == target) return;
+    fs::remove_all(link);
+    fs::create_symlink(target, link);
+}
+
+/// Makes the links in `to` equal to those in `from`.
+void copy_links(const fs::path& from, const fs::path& to) {
+    if (fs::is_symlink(to)) fs::remove(to);
+    fs::create_directories(to);
+    const auto wanted = links_in(from);
+    for (const auto& [name, target] : links_in(to))
+        if (!wanted.contains(name)) fs::remove(to / name);
+    for (const auto& [name, target] : wanted) link_to(target, to / name);
+}
+
+void remove_others(const fs::path& folder, std::span<const std::string> names) {
+    std::vector<fs::path> others;
+    for (const auto& entry : fs::directory_iterator(folder))
+        if (std::ranges::find(names, entry.path().filename().string()) == names.end()) others.push_back(entry.path());
+    for (const fs::path& other : others) fs::remove_all(other);
+}
+
+/// Removes files of the tables that are no longer in `files`, such as the type of a GID that is gone.
+void remove_old_files(const fs::path& root, std::span<const ViewEntry> files) {
+    std::set<fs::path> wanted;
+    for (const ViewEntry& entry : files) wanted.insert(root / entry.path);
+    std::vector<fs::path> old;
+    for (const auto& entry : fs::recursive_directory_iterator(root))
+        if ((entry.is_symlink() || entry.is_regular_file()) && !wanted.contains(entry.path())) old.push_back(entry.path());
+    for (const fs::path& path : old) fs::remove(path);
+}
+
+}  // namespace
+
+std::span<const ViewMount> view_mounts() { return kMounts; }
+
+ViewFolder::ViewFolder(fs::path folder) : folder_(std::move(folder)) {
+    fs::create_directories(folder_);
+    const fs::path foreign = foreign_file(folder_);
+    if (!foreign.empty())
+        throw std::runtime_error(
+            fmt::format("{}: not a view ({} is there); name a new or empty folder", folder_.string(), foreign.string()));
+    if (!std::ofstream(folder_ / kMarker)) throw std::system_error(errno, std::generic_category(), folder_.string());
+    for (const ViewMount& m : kMounts) fs::create_directories(folder_ / m.from);
+}
+
+void ViewFolder::copy_classes(const fs::path& sys, bool host_network) const {
+    const fs::path classes = folder_ / "sys/class";
+    std::error_code unreadable;
+    for (const auto& entry : fs::directory_iterator(sys / "class", unreadable)) {
+        const std::string name = entry.path().filename();
+        if (name == "infiniband") continue;  // a container has no access to the kernel's devices
+        if (name == "net" && !host_network)
+            link_to("../devices/virtual/net", classes / name);
+        else if (entry.is_directory())
+            copy_links(entry.path(), classes / name);
+    }
+}
+
+void ViewFolder::write_devices(std::span<const ViewEntry> files, std::span<const std::string> devices, bool keep_counters) const {
+    const fs::path root = this->devices(), fresh = folder_ / (std::string(kMarker) + ".new");
+    fs::create_directories(root);
+    remove_others(root, devices);
+    for (const ViewEntry& entry : files) {
+        const fs::path path = root / entry.path;
+        if (!entry.link.empty() || entry.path.back() == '/') {
+            if (!fs::exists(fs::symlink_status(path))) add_entry(root, entry);
+            continue;
+        }
+        if (fs::exists(path) && ((keep_counters && entry.counter) || text_of(path) == entry.text + "\n")) continue;
+        // A reader sees the old or the new text, never a part.
+        add_entry(fresh.parent_path(), {fresh.filename(), entry.text, {}});
+        fs::create_directories(path.parent_path());
+        fs::rename(fresh, path);
+    }
+    remove_old_files(root, files);
+    remove_others(folder_ / "dev/infiniband", devices);
+    for (const std::string& name : devices) link_to("/dev/null", folder_ / "dev/infiniband" / name);
+}
+
+void ViewFolder::copy_libraries(std::span<const std::string> folders) const {
+    for (const std::string& folder : folders)
+        for (const char* name : {"libibverbs.so.1", "librdmacm.so.1"}) {
+            const fs::path from = fs::path(folder) / name, to = folder_ / "lib" / name, fresh = folder_ / "lib/.new";
+            if (!fs::exists(from)) continue;
+            fs::copy_file(from, fresh, fs::copy_options::overwrite_existing);
+            fs::rename(fresh, to);  // a running program keeps the old file
+        }
+}
+
+std::string cdi_specification(const fs::path& folder, const std::string& socket) {
+    using nlohmann::json;
+    const std::string home = fs::path(socket).parent_path();
+    json mounts = json::array({{{"hostPath", home}, {"containerPath", home}, {"options", {"rw", "rbind"}}}});
+    for (const ViewMount& m : kMounts)
+        mounts.push_back(
+            {{"hostPath", (folder / m.from).string()}, {"containerPath", m.to}, {"options", {"ro", "nosuid", "rbind"}}});
+    const json environment = json::array({fmt::format("{}={}", abi::kSocketEnv, socket), "LD_LIBRARY_PATH=/opt/rocinante"});
+    const json device{{"name", "all"}, {"containerEdits", {{"env", environment}, {"mounts", mounts}}}};
+    return json{{"cdiVersion", "0.5.0"}, {"kind", "rocinante/verbs"}, {"devices", json::array({device})}}.dump(2) + "\n";
+}
+
+}  // namespace roci::cli
