@@ -28,7 +28,8 @@ struct PortKind {
 };
 
 std::span<const PortKind> port_kinds();
-/// Returns the row with the name `name`. Throws std::logic_error if no row matches. The option table allows only names of rows.
+/// Returns the row with the name `name`. Throws std::logic_error if no row matches. A configuration cannot cause this error,
+/// because the option table (options.cpp) allows only names of rows.
 const PortKind& port_kind(std::string_view name);
 bool takes_key(const PortKind& kind, std::string_view key);
 /// Returns the keys in `own_keys` of the kind, separated by commas, such as "interface, descriptors".

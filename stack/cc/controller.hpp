@@ -49,11 +49,11 @@ static_assert(sizeof(Controller) == 16);
 struct State {
     static constexpr uint8_t kFewSamples = 8;  ///< a QP with fewer samples counts as new
     uint32_t rate = 0;                         ///< dcqcn: bytes per millisecond; 0: no limit
-    uint32_t before = 0;        ///< dcqcn: the rate to which raises return; delay: the window before the first of `vain_cuts`
-    uint32_t alpha = 0;         ///< estimate of the congestion from notifications, in units of 1/kWhole
-    uint32_t cut_at = 0;        ///< low bits of the time when the window or the rate was last reduced
-    uint32_t raised_at = 0;     ///< low bits of the time of the last raise by time (dcqcn) or of the last notification (adaptive)
-    uint32_t bytes = 0;         ///< dcqcn: bytes sent since the last raise by bytes; delay: longest `queue`, see longest_queue()
+    uint32_t before = 0;     ///< dcqcn: the rate to which raises return; delay: the window before the first of `vain_cuts`
+    uint32_t alpha = 0;      ///< estimate of the congestion from notifications, in units of 1/kWhole
+    uint32_t cut_at = 0;     ///< low bits of the time when the window or the rate was last reduced
+    uint32_t raised_at = 0;  ///< low bits of the time of the last raise by time (dcqcn) or of the last notification (adaptive)
+    uint32_t bytes = 0;  ///< dcqcn: bytes sent since the last cut or raise by bytes; delay: longest `queue`, see longest_queue()
     uint32_t active_at = 0;     ///< low bits of the time when the QP last sent; dcqcn: or received an acknowledgement
     uint32_t notified_at = 0;   ///< low bits of the time when this end last sent a notification
     uint32_t last = 0;          ///< delay: last round trip measured, ns; 0 if none was measured since the QP was idle

@@ -111,8 +111,8 @@ namespace {
 
 Nanos patience(const Qp& qp) {
     const Requester& rq = qp.requester;
-    // While an earlier response is missing, later responses are kept. As long as responses arrive, the peer answers. Only a
-    // pause shows that repeated requests or their answers are lost.
+    // The reorder buffer holds responses behind a missing one. Each later response restarts this time, because it shows that the
+    // peer still answers. If no response arrives for pause(), repeated requests or their answers are lost.
     if (qp.keeps_responses) return rq.round_trip.pause();
     if (rq.window.lost() != 0) return rq.round_trip.patience(rq.repair.ahead, rq.window.in_flight(), qp.repair_time.loaded());
     const bool begins = rq.congestion.policy != cc::Policy::fixed_window && qp.adaptation.samples < cc::State::kFewSamples;

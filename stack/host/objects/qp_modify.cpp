@@ -86,7 +86,7 @@ void remember(abi::QpAttr& to, const abi::QpAttr& from, uint32_t mask) {
     set(qp::kAttrMaxDestRdAtomic, to.max_dest_rd_atomic, from.max_dest_rd_atomic);
     set(qp::kAttrPathMigState, to.path_mig_state, from.path_mig_state);
     set(qp::kAttrDestQpn, to.dest_qp_num, from.dest_qp_num);
-    set(qp::kAttrRqPsn, to.rq_psn, from.rq_psn);  // the initial PSN; query_qp returns the current PSN
+    set(qp::kAttrRqPsn, to.rq_psn, from.rq_psn);  // the initial PSNs, for `roci why`; query_qp returns the current PSNs
     set(qp::kAttrSqPsn, to.sq_psn, from.sq_psn);
 }
 

@@ -187,7 +187,8 @@ void send_one(State& state, const cm::Outgoing& m) {
     send.path = wire::make_path(path.spec);
     send.dest = m.dest;
     send.mad = m.mad;
-    state.engines.submit(0, engine::SendGsi{send});  // a message that is lost here is repeated
+    // If the port is full, the engine drops the datagram, as a network may do. cm::Manager tolerates such losses (expire()).
+    state.engines.submit(0, engine::SendGsi{send});
 }
 
 bool exists(const CmClient& client, uint32_t handle, uint32_t generation) {

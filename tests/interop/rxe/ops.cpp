@@ -267,8 +267,8 @@ void fill(Connection& c, uint32_t size, uint32_t tag) {
     for (uint32_t i = 0; i < size; ++i) c.data()[i] = pattern(tag, i);
 }
 void clear(Connection& c, uint32_t size) { std::memset(c.data(), 0xee, size + 4); }
-/// Waits until the last byte of an unacknowledged WRITE has arrived. The peer reports over TCP that it has sent the
-/// WRITE. This report may arrive before the WRITE.
+/// Waits at most 5 seconds until the last byte of an unacknowledged WRITE has arrived. The peer reports over TCP that it
+/// has sent the WRITE, and this report may arrive before the WRITE.
 void await_last_byte(Connection& c, uint32_t size, uint32_t tag) {
     const auto end = Clock::now() + std::chrono::seconds(5);
     while (size != 0 && *const_cast<volatile uint8_t*>(c.data() + size - 1) != pattern(tag, size - 1) && Clock::now() < end) {

@@ -39,8 +39,7 @@ public:
     /// Makes requests of this op fail with this errno and a reason. If the errno is 0, the requests succeed again.
     void refuse(abi::Op op, int error);
 
-    // ---- what rocid has received
-    // ------------------------------------------------------------------------------------------
+    // ---- received requests
     uint32_t count(abi::Op op) const;
     /// Returns the body of the last request of this op as raw bytes.
     std::vector<std::byte> last(abi::Op op) const;
@@ -54,6 +53,7 @@ public:
     /// Returns the number of requests that came with a descriptor, without add_chunk and open_device.
     uint32_t received_fds() const { return received_fds_; }
 
+    // ---- objects and rings, as an engine sees them
     struct Qp {
         abi::CreateQpReply reply;
         abi::SqShared* sq;
@@ -99,6 +99,7 @@ public:
     /// Returns the number of times that the client has woken the engine since the last call.
     uint64_t wakes(uint32_t engine);
 
+    // ---- events and the end of rocid
     void send_comp_event(const abi::CompEventRecord& record);
     void send_async_event(const abi::AsyncEventRecord& record);
     /// Simulates the end of rocid: closes every connection and every event socket.

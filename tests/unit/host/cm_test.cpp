@@ -95,8 +95,6 @@ TEST_F(CmTest, PortsAreGivenOnceAndComeBackAtOnce) {
     EXPECT_EQ(bind(peer, make_id(peer, peer_channel), address(kGid4, 7000)), 0) << "the program that had it is gone";
 }
 
-// If no device has a kernel interface, the conductor treats 127.0.0.1 as the address of the first device. So a
-// program that listens on 127.0.0.1 can send its address to a peer.
 // A peer that repeats without limit waits 0.64 ms (code 12) after an RNR NAK, any other peer 655 ms (code 0), as with Linux.
 TEST_F(CmTest, RnrTimerFollowsThePeersRetries) {
     constexpr uint8_t kShort = 12, kLongest = 0;
@@ -121,6 +119,8 @@ TEST_F(CmTest, RnrTimerFollowsThePeersRetries) {
     }
 }
 
+// If no device has a kernel interface, the conductor treats 127.0.0.1 as the address of the first device. So a
+// program that listens on 127.0.0.1 can send its address to a peer.
 TEST_F(CmTest, LoopbackAddressIsTheFirstDevices) {
     constexpr uint8_t kLoopback[4] = {127, 0, 0, 1};
     const uint32_t id = make_id(session, channel);
@@ -265,7 +265,8 @@ TEST_F(CmTest, RequestsMoveWithTheirListener) {
     const uint32_t left = resolved(7174);
     ASSERT_EQ(call(Op::cm_connect, with(left, 0x22, "")).error, 0);
     carry();
-    EXPECT_EQ(tell(session, Op::cm_destroy_id, left), 0);  // this request is not fetched yet; its end gets a separate event
+    // Withdraws the second connection request before the peer has fetched it. The peer gets a further event, `rejected`.
+    EXPECT_EQ(tell(session, Op::cm_destroy_id, left), 0);
     carry();
     const uint32_t other = open_channel(peer);
     EXPECT_EQ(call_as(peer, Op::cm_migrate, abi::CmMigrateRequest{listener, other}).error, 0);

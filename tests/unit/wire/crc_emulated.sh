@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Tests the CRC kernels for ARMv8 and for processors with fewer features than this one. They are cross-compiled and run by qemu. The exit code is 77
-# (skipped) if the compiler or qemu is missing.
+# Tests the CRC kernels for ARMv8 and, on x86-64, for x86-64 processors with fewer features. qemu runs the compiled kernels. The exit code is 77
+# (skipped) if a compiler or qemu is missing.
 #   crc_emulated.sh SOURCE_ROOT
 set -euo pipefail
 root=$1

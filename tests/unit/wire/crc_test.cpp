@@ -51,7 +51,7 @@ Division divide(Polynomial a) {
     return d;
 }
 
-/// Returns the word whose bit 0 is the coefficient of x^top.
+/// Returns the polynomial as a word in which bit (top - i) is the coefficient of x^i.
 uint64_t reflected(const Polynomial& p, size_t top) {
     uint64_t word = 0;
     for (size_t i = 0; i <= top && i < p.size(); ++i)
