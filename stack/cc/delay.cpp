@@ -127,7 +127,7 @@ uint32_t step(const Controller& c, const State& s, uint32_t packets) {
 }
 
 void grow(Controller& c, State& s, const Limits& l, const Acked& a) {
-    if (s.crowded && !s.contended) return;
+    if (a.packets == 0 || (s.crowded && !s.contended)) return;
     // If less than half of the window is used, the QP cannot show whether the network permits a larger window.
     if (uint64_t{a.in_flight} * 2 * kFraction < c.window) return;
     set_window(c, std::min(c.window + std::max(step(c, s, a.packets), 1u), l.max_window * kFraction));

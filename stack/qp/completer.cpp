@@ -21,9 +21,8 @@ void go_on(Context& ctx, Qp& qp) {
 }
 
 /// Reports `packets` acknowledged packets, with a measured round trip if there is one, to the congestion controller.
-void adapt(Context& ctx, Qp& qp, uint32_t packets) {
+void adapt(Context& ctx, Qp& qp, uint32_t packets, uint32_t sample) {
     Requester& rq = qp.requester;
-    const uint32_t sample = qp.send_times.take(rq.window.acked(), ctx.now);
     const RoundTrip& times = rq.round_trip;
     const uint32_t before = rq.window.in_flight() + packets;
     cc::on_ack(rq.congestion, qp.adaptation, ctx.congestion,
@@ -36,7 +35,7 @@ void progressed(Context& ctx, Qp& qp, Psn before) {
     Requester& rq = qp.requester;
     observe_repair(ctx, qp);
     if (!cc::rests_open(rq.congestion, ctx.congestion)) [[unlikely]]
-        adapt(ctx, qp, psn_span(before, rq.window.acked()));
+        adapt(ctx, qp, psn_span(before, rq.window.acked()), qp.send_times.take(rq.window.acked(), ctx.now));
     rq.timeouts_in_a_row = 0;
     rq.retries_left = qp.retry_cnt;
     rq.rnr_retries_left = qp.rnr_retry;
@@ -134,8 +133,17 @@ void implied_nak(Context& ctx, Qp& qp) {
 
 namespace {
 
+/// Measures the round trip of a response that arrives while an earlier response is missing. The response is executed later, and
+/// the time until then shows no queue: TCP, too, measures a segment when it is acknowledged selectively (RFC 8985 6.2).
+void measure_early(Context& ctx, Qp& qp, Psn psn) {
+    if (cc::rests(qp.requester.congestion)) [[likely]]
+        return;
+    if (const uint32_t sample = qp.send_times.take_one(psn, ctx.now)) adapt(ctx, qp, 0, sample);
+}
+
 /// Called for a packet that follows a missing response.
 void response_missing(Context& ctx, Qp& qp, const wire::Packet& p) {
+    if (!p.info->has(wire::kAck)) measure_early(ctx, qp, p.psn);
     keep_response(ctx, qp, p) ? still_answered(ctx, qp) : implied_nak(ctx, qp);
 }
 

@@ -36,6 +36,17 @@ uint32_t SendTimes::take(Psn acked, Nanos now) {
     return sample;
 }
 
+uint32_t SendTimes::take_one(Psn psn, Nanos now) {
+    forget_old(now);
+    for (uint32_t n = 0; n < count_; ++n) {
+        if (entries_[n].psn != psn) continue;
+        const uint32_t sample = std::max(uint32_t(now) - entries_[n].at, 1u);
+        drop(n, 1);
+        return sample;
+    }
+    return 0;
+}
+
 void SendTimes::remove(Psn begin, Psn end) {
     const auto repeated = [&](const Entry& e) { return e.psn.distance_from(begin) >= 0 && end.distance_from(e.psn) > 0; };
     count_ = uint32_t(std::remove_if(entries_.begin(), entries_.begin() + count_, repeated) - entries_.begin());

@@ -18,6 +18,9 @@ public:
     /// packet of the newest removed entry was sent, in ns, or 0 if no entry was removed. remove() must have been called for
     /// packets that were sent again, because the acknowledgement may belong to any of their transmissions.
     uint32_t take(Psn acked, Nanos now);
+    /// Called when the response with this PSN has arrived while an earlier response is missing. Returns the time since its
+    /// request was sent, in ns, or 0 if the list has no entry for this PSN. Removes the entry.
+    uint32_t take_one(Psn psn, Nanos now);
     /// Called when the packets [begin, end) are sent again.
     void remove(Psn begin, Psn end);
     void clear() { count_ = 0; }

@@ -69,5 +69,15 @@ TEST(SendTimes, AVeryLateAckGivesNoSample) {
     EXPECT_EQ(times.take(Psn(13), kStart + 9 * kWrap / 8 + 10'000), 10'000u);
 }
 
+TEST(SendTimes, AResponseBehindAGapIsMeasuredOnceWhenItArrives) {
+    SendTimes times;
+    times.add(Psn(1), 1000);
+    times.add(Psn(5), 2000);
+    EXPECT_EQ(times.take_one(Psn(4), 9000), 0u) << "another packet";
+    EXPECT_EQ(times.take_one(Psn(5), 9000), 7000u);
+    EXPECT_EQ(times.take_one(Psn(5), 9500), 0u);
+    EXPECT_EQ(times.take(Psn(6), 50'000), 49'000u) << "the first packet is still measured";
+}
+
 }  // namespace
 }  // namespace roci::qp
