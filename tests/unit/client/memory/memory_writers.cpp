@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <csetjmp>
+#include <random>
 #include <thread>
 
 #include "helper.hpp"
