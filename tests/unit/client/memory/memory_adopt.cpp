@@ -1,18 +1,14 @@
 /// Registration turns private anonymous memory into memory that rocid shares. The program must notice no other
 /// change.
 
-#include <dirent.h>
 #include <malloc.h>
-#include <sys/eventfd.h>
 #include <sys/syscall.h>
 
 #include <atomic>
 #include <cerrno>
-#include <chrono>
 #include <fstream>
 #include <random>
 #include <string>
-#include <thread>
 
 #include "helper.hpp"
 #include "move.hpp"
@@ -21,21 +17,6 @@
 using namespace roci::memory;
 
 namespace {
-
-size_t open_descriptors() {
-    size_t count = 0;
-    DIR* folder = ::opendir("/proc/self/fd");
-    while (::readdir(folder)) count++;
-    ::closedir(folder);
-    return count;
-}
-
-size_t vmas() {
-    std::ifstream maps("/proc/self/maps");
-    size_t count = 0;
-    for (std::string line; std::getline(maps, line);) count++;
-    return count;
-}
 
 /// Returns the number of bytes in the page cache that belong to the file of a piece.
 uint64_t allocated(const Piece& piece) {
@@ -318,93 +299,6 @@ TEST(Adopt, UntouchedPagesStayHoles) {
     ::munmap(p, bytes);
 }
 
-TEST(Adopt, OverlappingAndRepeatedRegistrationsShareOnePage) {
-    char* p = map_anonymous(32 * kPage);
-    fill(p, 32 * kPage);
-    Registration a(p + 1000, 6 * kPage), b(p + 3 * kPage, 20 * kPage), c(p + 1000, 6 * kPage), d(p + 2 * kPage + 5, 9);
-    for (Registration* r : {&a, &b, &c, &d}) {
-        ASSERT_EQ(r->error, 0);
-        EXPECT_TRUE(r->covers());
-        ASSERT_TRUE(r->all_shared());
-        EXPECT_TRUE(r->mirrors());
-    }
-    EXPECT_EQ(a.pieces[0].id, c.pieces[0].id);
-    EXPECT_EQ(a.pieces[0].fd_offset, c.pieces[0].fd_offset);
-    *b.at(0) = 'x';
-    EXPECT_EQ(*a.at(3 * kPage - 1000), 'x');
-    EXPECT_EQ(b.pieces.size(), 1u) << "neighbours in memory are neighbours in the file";
-    EXPECT_NE(a.token, c.token);
-    a.end();
-    EXPECT_TRUE(c.mirrors());
-    ::munmap(p, 32 * kPage);
-}
-
-TEST(Adopt, ManyHeapBuffersTakeFewDescriptors) {
-    const size_t count = 10'000, size = 4096;
-    const size_t descriptors = open_descriptors(), mappings = vmas();
-    std::vector<char*> buffers;
-    for (size_t i = 0; i < count; i++) buffers.push_back(static_cast<char*>(std::malloc(size)));
-    std::vector<size_t> order(count);
-    for (size_t i = 0; i < count; i++) order[i] = i;
-    std::shuffle(order.begin(), order.end(), std::mt19937(7));
-    std::vector<uint64_t> tokens(count);
-    std::vector<std::vector<Piece>> pieces(count);
-    for (const size_t i : order) {
-        fill(buffers[i], size, static_cast<unsigned>(i));
-        ASSERT_EQ(acquire(buffers[i], size, true, pieces[i], tokens[i]), 0);
-        ASSERT_GE(pieces[i][0].fd, 0);
-    }
-    EXPECT_LE(open_descriptors(), descriptors + 8);
-    EXPECT_LE(vmas(), mappings + 2500);
-    for (size_t i = 0; i < count; i++) {
-        ASSERT_TRUE(filled(buffers[i], size, static_cast<unsigned>(i)));
-        char first = 0;
-        ASSERT_EQ(::pread(pieces[i][0].fd, &first, 1, static_cast<off_t>(pieces[i][0].fd_offset)), 1);
-        ASSERT_EQ(first, buffers[i][0]);
-    }
-    for (const uint64_t token : tokens) release(token);
-    for (char* buffer : buffers) std::free(buffer);
-}
-
-TEST(Adopt, ScatteredPagesTakeFewDescriptors) {
-    const size_t count = 4'000, stride = 128 << 10;
-    const size_t descriptors = open_descriptors();
-    char* p = map_anonymous(count * stride);
-    std::vector<uint64_t> tokens(count);
-    std::vector<Piece> pieces;
-    for (size_t i = 0; i < count; i++) {
-        ASSERT_EQ(acquire(p + i * stride, kPage, true, pieces, tokens[i]), 0);
-        ASSERT_GE(pieces[0].fd, 0);
-    }
-    EXPECT_LE(open_descriptors(), descriptors + 8);
-    for (const uint64_t token : tokens) release(token);
-    ::munmap(p, count * stride);
-}
-
-/// Registers buffers of 65 pages in the order from the first to the last or in the opposite order. Returns true if the whole
-/// range then has few pieces. There are two pieces if the range contains an address that is a multiple of the length of a pool
-/// file.
-bool neighbours_share_a_piece(bool ascending) {
-    constexpr size_t kBuffers = 40, kBytes = 65 * kPage;
-    char* p = map_anonymous(kBuffers * kBytes);
-    fill(p, kBuffers * kBytes);
-    std::vector<Piece> pieces;
-    uint64_t token = 0;
-    for (size_t i = 0; i < kBuffers; i++) {
-        const size_t place = ascending ? i : kBuffers - 1 - i;
-        if (acquire(p + place * kBytes, kBytes, true, pieces, token) != 0) return false;
-    }
-    Registration all(p, kBuffers * kBytes);
-    EXPECT_LE(all.pieces.size(), 2u);
-    return all.error == 0 && all.all_shared() && all.mirrors() && filled(p, kBuffers * kBytes);
-}
-
-// The kernel and malloc() place large buffers from high to low addresses.
-TEST(Adopt, NeighboursAreOnePieceInEitherOrder) {
-    EXPECT_TRUE(in_child_process([] { return neighbours_share_a_piece(true); }));
-    EXPECT_TRUE(in_child_process([] { return neighbours_share_a_piece(false); }));
-}
-
 TEST(Adopt, UntouchedRunsBetweenTouchedPagesStayHoles) {
     std::mt19937 random(3);
     for (int round = 0; round < 40; round++) {
@@ -514,42 +408,5 @@ TEST(Adopt, NeverMeansProcessVm) {
         char* p = map_anonymous(kPage);
         Registration r(p, kPage);
         return r.error == 0 && r.covers() && r.none_shared();
-    }));
-}
-
-TEST(Adopt, DescriptorsClosedByTheProgramAreNotHandedOut) {
-    EXPECT_TRUE(in_child_process([] {
-        char* p = map_anonymous(8 * kPage);
-        fill(p, 8 * kPage);
-        {
-            Registration r(p, 4 * kPage);
-            if (!r.all_shared()) return false;
-            // A daemon may close all its descriptors and then open other files.
-            ::dup2(::open("/dev/null", O_RDWR), r.pieces[0].fd);
-        }
-        Registration again(p, 8 * kPage);
-        return again.all_shared() && again.covers() && again.mirrors() && filled(p, 8 * kPage);
-    }));
-}
-
-TEST(Adopt, DescriptorsThatTookOurNumbersAreLeftAlone) {
-    EXPECT_TRUE(in_child_process([] {
-        char* p = map_anonymous(8 * kPage);
-        fill(p, 8 * kPage);
-        if (!Registration(p, 2 * kPage).all_shared()) return false;
-        for (int fd = 3; fd < 64; fd++) ::close(fd);
-        const auto open_file = [] { return ::open("/dev/null", O_RDWR); };
-        const auto open_event = [] { return ::eventfd(0, 0); };
-        std::vector<int> mine;
-        for (int i = 0; i < 40; i++) mine.push_back(i % 2 == 0 ? open_file() : open_event());
-        {
-            Registration again(p, 8 * kPage);
-            if (!again.all_shared() || !again.covers() || !again.mirrors() || !filled(p, 8 * kPage)) return false;
-        }
-        struct stat st {};
-        const auto is_open = [&](int fd) { return ::fstat(fd, &st) == 0; };
-        for (size_t i = 0; i < mine.size(); i++)
-            if (!is_open(mine[i]) || S_ISCHR(st.st_mode) != (i % 2 == 0)) return false;
-        return true;
     }));
 }
