@@ -305,6 +305,7 @@ TEST_F(Lcore, OnlyOneThreadUsesTheEngineAndNoDoorbellIsMissed) {
             EXPECT_TRUE(soon([&] { return engine.served.load() >= n; })) << "doorbell " << n << " was missed";
         }
     });
+    EXPECT_TRUE(soon([&] { return engine.served.load() >= 1; })) << "the client's thread runs before the loop begins";
     uint32_t asleep_count = 0, awake_count = 0;
     for (int i = 0; i < 200'000 && (i < 2'000 || asleep_count < 100); ++i) {
         engine::QuerySrq query{};
