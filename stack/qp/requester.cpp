@@ -32,9 +32,10 @@ uint32_t most_in_flight(const Context& ctx, const Requester& rq) {
     return most + beside_repair(rq, most);
 }
 
-[[gnu::always_inline]] inline bool may_start(const Context& ctx, const Qp& qp, const SendRecord& r) {
+/// Returns true if the record's next packet may be sent now. `most` is the result of most_in_flight().
+[[gnu::always_inline]] inline bool may_start(const Qp& qp, const SendRecord& r, uint32_t most) {
     const Requester& rq = qp.requester;
-    if (rq.window.in_flight() >= most_in_flight(ctx, rq)) return false;
+    if (rq.window.in_flight() >= most) return false;
     if (rq.queue.within_message() && r.kind != WorkKind::read) return true;
     if (r.fence && rq.queue.reads_outstanding() != 0) return false;  // IBA 10.8.3.3
     if (needs_response(r.kind)) {
@@ -137,8 +138,7 @@ void fill_read(const Qp& qp, const abi::SendWqe& w, const SendRecord& r, Part pa
 /// permits and each packet of a narrow window request an ACK. Other packets request an ACK at intervals. If the window adapts
 /// to the network, an interval is at most a quarter of the window, so that the link does not become idle. ACK requests cost
 /// little, because a Rocinante answers all requests of a burst with one ACK.
-bool ask_for_ack(const Context& ctx, Requester& rq, bool last) {
-    const uint32_t most = most_in_flight(ctx, rq);
+bool ask_for_ack(const Context& ctx, Requester& rq, uint32_t most, bool last) {
     const bool narrow = most <= cc::kWindowAfterTimeout;
     const uint32_t every = cc::rests(rq.congestion) ? ctx.ack_every : std::min(ctx.ack_every, most / 4);
     const bool due = ++rq.since_ack_request >= every || rq.window.in_flight() + 1 >= most || narrow;
@@ -151,12 +151,12 @@ enum class Step : uint8_t { done, skipped, wait, fault };
 
 enum class AckRequest : uint8_t { no, yes, if_due };
 
-/// State that lasts from one packet to the next within the QP's turn (run_queue.hpp): the headers of a message's Middle packets,
-/// and the index of the first WQE that is not counted in tx_messages yet.
-struct Middle {
-    const SendRecord* message = nullptr;
-    wire::RepeatedHeaders headers;
-    uint32_t uncounted = 0;
+/// State that lasts from one packet to the next within the QP's turn (run_queue.hpp).
+struct SendTurn {
+    const SendRecord* message = nullptr;  ///< the message to which `headers` belongs
+    wire::RepeatedHeaders headers;        ///< headers of the message's Middle packets
+    uint32_t uncounted = 0;               ///< index of the first WQE that is not counted in tx_messages yet
+    uint32_t most = 0;                    ///< most_in_flight(); constant within a turn, because ACKs arrive between turns
 };
 
 /// A frame with its headers. `path` is nullptr if the work request refers to no valid path.
@@ -184,15 +184,15 @@ struct Begun {
 
 /// Starts the frame of a Middle packet. Builds the headers only for the first Middle packet of a message, then copies them.
 [[gnu::noinline]] Begun begin_middle(Context& ctx, Qp& qp, const SendRecord& r, Part part, bool ack_request, io::TxFrame& frame,
-                                     Middle& kept) {
-    if (kept.message != &r) {
+                                     SendTurn& turn) {
+    if (turn.message != &r) {
         const Begun b = begin(ctx, qp, r, part, qp.mtu, ack_request, frame);
-        wire::keep_headers(kept.headers, b.start, *b.path, b.payload);
-        kept.message = &r;
+        wire::keep_headers(turn.headers, b.start, *b.path, b.payload);
+        turn.message = &r;
         return b;
     }
-    uint8_t* start = Outbox::place(frame, kept.headers.length);
-    return {start, wire::repeat_headers(start, kept.headers, r.first_psn + part.packet, ack_request), &qp.path};
+    uint8_t* start = Outbox::place(frame, turn.headers.length);
+    return {start, wire::repeat_headers(start, turn.headers, r.first_psn + part.packet, ack_request), &qp.path};
 }
 
 /// Completes the frame of a packet whose payload must be fetched from slow memory (mem/slow_memory.hpp). The last packet of the
@@ -218,10 +218,10 @@ struct Begun {
 }
 
 /// Counts a packet that is sent again. If this is the last packet of a message, the message is already counted in tx_messages.
-[[gnu::cold, gnu::noinline]] void count_again(Context& ctx, Qp& qp, const SendRecord& r, Part part, Middle& kept) {
+[[gnu::cold, gnu::noinline]] void count_again(Context& ctx, Qp& qp, const SendRecord& r, Part part, SendTurn& turn) {
     count(ctx, qp, &EventCounters::retransmits);
     const bool last = needs_response(r.kind) || part.packet + 1 >= r.packets;
-    kept.uncounted = qp.requester.queue.cursor() + uint32_t{last};
+    turn.uncounted = qp.requester.queue.cursor() + uint32_t{last};
 }
 
 /// Called when a packet with an ACK request was sent for the first time. Begins the measurement of a round trip.
@@ -234,7 +234,7 @@ void measure(const Context& ctx, Qp& qp, Psn psn) {
 
 /// Sends one frame. `again` is true for a retransmission.
 [[gnu::always_inline]] inline Step transmit(Context& ctx, Qp& qp, SendRecord& r, Part part, AckRequest request, bool again,
-                                            Middle& kept) {
+                                            SendTurn& turn) {
     Requester& rq = qp.requester;
     io::TxFrame* frame = ctx.out(qp).acquire();
     if (frame == nullptr) return Step::wait;
@@ -244,11 +244,11 @@ void measure(const Context& ctx, Qp& qp, Psn psn) {
     const uint32_t length = carries_data ? uint32_t(std::min<uint64_t>(qp.mtu, r.length - offset)) : 0;
     const bool last = part.packet + 1 >= r.packets || !carries_data;
 
-    bool ack_request = request == AckRequest::yes || (request == AckRequest::if_due && ask_for_ack(ctx, rq, last));
+    bool ack_request = request == AckRequest::yes || (request == AckRequest::if_due && ask_for_ack(ctx, rq, turn.most, last));
     const bool inner = part.packet != 0 && !last;
-    if (!inner) kept.message = nullptr;  // the next message's record may have the same address
+    if (!inner) turn.message = nullptr;  // the next message's record may have the same address
     Begun b =
-        inner ? begin_middle(ctx, qp, r, part, ack_request, *frame, kept) : begin(ctx, qp, r, part, length, ack_request, *frame);
+        inner ? begin_middle(ctx, qp, r, part, ack_request, *frame, turn) : begin(ctx, qp, r, part, length, ack_request, *frame);
     if (b.path == nullptr) {
         r.fault = WcStatus::loc_qp_op_err;
         return Step::fault;
@@ -262,23 +262,23 @@ void measure(const Context& ctx, Qp& qp, Psn psn) {
     bump(qp.counters.tx_packets);
     qp.counters.tx_bytes += bytes;
     if (again) [[unlikely]]
-        count_again(ctx, qp, r, part, kept);
+        count_again(ctx, qp, r, part, turn);
     if (ack_request && !again) measure(ctx, qp, r.first_psn + part.packet);
     return Step::done;
 }
 
 /// Sends a lost packet again, with an ACK request.
 [[gnu::noinline]] Step transmit_again(Context& ctx, Qp& qp, SendRecord& r, Part part) {
-    Middle none;
+    SendTurn none;
     return transmit(ctx, qp, r, part, AckRequest::yes, true, none);
 }
 
 /// Sends the packet at the cursor.
-[[gnu::always_inline]] inline Step send_one(Context& ctx, Qp& qp, SendRecord& r, Middle& kept) {
+[[gnu::always_inline]] inline Step send_one(Context& ctx, Qp& qp, SendRecord& r, SendTurn& turn) {
     Requester& rq = qp.requester;
     const Part part{rq.queue.packet(), r.packets - rq.queue.packet()};
     const AckRequest request = unacknowledged(qp.spec.type) ? AckRequest::no : AckRequest::if_due;
-    if (const Step step = transmit(ctx, qp, r, part, request, rq.window.repeats(), kept); step != Step::done) return step;
+    if (const Step step = transmit(ctx, qp, r, part, request, rq.window.repeats(), turn); step != Step::done) return step;
     if (r.takes_recv && rq.credits_valid && int32_t(r.ssn - rq.credit_limit) > 0) rq.credit_probe = true;
     rq.window.sent(rq.queue.sent());
     return Step::done;
@@ -391,21 +391,21 @@ void complete_unacknowledged(Context& ctx, Qp& qp) {
 }
 
 /// Sends the packet at the cursor, or executes the local operation at the cursor.
-Step take_step(Context& ctx, Qp& qp, SendRecord& r, Middle& kept) {
+Step take_step(Context& ctx, Qp& qp, SendRecord& r, SendTurn& turn) {
     if (r.fault != WcStatus::success) return Step::fault;
-    if (!may_start(ctx, qp, r)) return Step::wait;
-    if (r.kind != WorkKind::local) return send_one(ctx, qp, r, kept);
+    if (!may_start(qp, r, turn.most)) return Step::wait;
+    if (r.kind != WorkKind::local) return send_one(ctx, qp, r, turn);
     const LocalResult result = execute_local(ctx, qp, r);
     if (result != LocalResult::done) return result == LocalResult::waits ? Step::wait : Step::fault;
     qp.requester.queue.advance();
-    ++kept.uncounted;
+    ++turn.uncounted;
     retire_local(ctx, qp);
     return Step::done;
 }
 
 /// Counts the messages whose last packet was sent in this turn for the first time.
-void count_sent(Context& ctx, Qp& qp, const Middle& kept) {
-    const uint32_t messages = qp.requester.queue.cursor() - kept.uncounted;
+void count_sent(Context& ctx, Qp& qp, const SendTurn& turn) {
+    const uint32_t messages = qp.requester.queue.cursor() - turn.uncounted;
     bump(qp.counters.events.tx_messages, messages);
     bump(ctx.tally(qp).tx_messages, messages);
 }
@@ -425,7 +425,7 @@ bool has_requests(const Context& ctx, const Qp& qp) {
     if (rq.window.repair_due() && !rq.deadlines.pending(Deadline::rnr)) return qp.state == State::rts || qp.state == State::sqd;
     if (!may_send(ctx, qp)) return false;
     if (rq.queue.all_sent()) return posted(qp) && qp.state == State::rts && rq.queue.length() < qp.spec.sq.depth;
-    return may_start(ctx, qp, *rq.queue.current());
+    return may_start(qp, *rq.queue.current(), most_in_flight(ctx, rq));
 }
 
 bool hold_back(Context& ctx, Qp& qp) {
@@ -443,21 +443,22 @@ uint32_t send_requests(Context& ctx, Qp& qp, uint32_t quantum) {
     ROCI_STAGE(requester);
     Requester& rq = qp.requester;
     uint32_t sent = 0;
-    Middle kept;
+    SendTurn turn;
     const uint64_t bytes_before = qp.counters.tx_bytes;
     quantum = cc::begin_turn(rq.congestion, qp.adaptation, ctx.congestion, ctx.now, quantum);
     if (rq.window.repair_due() && !rq.deadlines.pending(Deadline::rnr)) [[unlikely]]
         sent = send_repairs(ctx, qp, quantum);
-    kept.uncounted = rq.queue.cursor();
+    turn.uncounted = rq.queue.cursor();
+    turn.most = most_in_flight(ctx, rq);
     Step step = Step::done;
     while (sent < quantum && may_send(ctx, qp)) {
         if (rq.queue.all_sent() && (qp.state != State::rts || !fetch(qp, quantum - sent))) break;
         SendRecord& r = *rq.queue.current();
-        step = take_step(ctx, qp, r, kept);
+        step = take_step(ctx, qp, r, turn);
         if (step != Step::done) break;
         ++sent;
     }
-    if (sent != 0) count_sent(ctx, qp, kept);
+    if (sent != 0) count_sent(ctx, qp, turn);
     if (step == Step::fault) [[unlikely]] {
         rq.blocked = true;  // the fault is reported when all earlier requests have completed
         if (unacknowledged(qp.spec.type)) complete_unacknowledged(ctx, qp);
