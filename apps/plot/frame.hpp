@@ -36,7 +36,7 @@ struct Frame {
     bool cnp() const { return opcode == wire::kCnpOpcode; }
 };
 
-/// The key of a flow: the frames from one address to one QP of another address.
+/// The key of a flow: the frames from one address (UD: from one QP) to one QP of another address.
 struct FlowKey {
     Gid source, dest;
     Qpn dest_qp;

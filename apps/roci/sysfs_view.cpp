@@ -27,7 +27,7 @@ struct FileOf {
     TextOf text;
 };
 
-/// Returns the number and the name of a value of an enumeration of <infiniband/verbs.h>, in the kernel's format: "4: ACTIVE".
+/// Returns a value and its name in the format of the kernel's sysfs files: "4: ACTIVE".
 template <size_t N>
 std::string numbered(uint32_t value, const std::array<const char*, N>& names) {
     return fmt::format("{}: {}", value, value < N ? names[value] : "<unknown>");

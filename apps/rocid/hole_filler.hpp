@@ -7,11 +7,13 @@
 // user and that the growth of the pool has not yet paid back. One second after a call of fill(), or after lower_pool() has
 // lowered the pool, timer_fd() becomes readable. The owner then calls renew(), which sets the pool and the credits again.
 //
-// A credit is at most half of (pool - debt). So the debt of a user never exceeds the memory that the user leaves in the pool
-// (dynamic thresholds: Choudhury and Hahne, 1998). If the pool has grown since the last renew(), the growth pays in this order:
-// pages that were filled since the last renew(), then bytes that the pool lost to other causes, then older debts. The newest
-// pages are paid first, because a program that repeatedly punches holes frees its newest pages. In another order, a user could
-// keep pages while memory that other users free pays the debt of this user.
+// A credit is at most half of (pool - debt). So a user's allocations never make the debt of the user larger than the rest of the
+// pool, if nobody else takes memory from the pool (dynamic thresholds: Choudhury and Hahne, 1998). renew() compares the new pool
+// with the rest of the old pool. The rest is the pool of the last renew() minus the pages that were filled since then. If the new
+// pool is larger than the rest, the difference pays in this order: pages that were filled since the last renew(), then bytes that
+// the pool lost to other causes, then older debts. The newest pages are paid first, because a program that repeatedly punches
+// holes frees its newest pages. In another order, a user could keep pages while memory that other users free pays the debt of
+// this user.
 #pragma once
 
 #include <atomic>

@@ -85,8 +85,8 @@ public:
         return nullptr;
     }
     /// Creates a pipe for the completion events of a channel, or for async events if `channel` is kNoHandle. Registers the write
-    /// end with the event thread under (session, channel). Returns the read end for the client. Returns -1 in the simulator, and
-    /// if rocid has no free descriptor.
+    /// end with the event thread under (session, channel). Returns the read end for the client, or
+    /// -1 if rocid has no free descriptor. In the simulator, returns a number that stands for the pipe.
     virtual int make_event_pipe(uint32_t session, uint32_t channel) = 0;
     virtual void close_event_pipe(uint32_t session, uint32_t channel) = 0;
     /// Writes an async event that the conductor creates, such as a port event, to the session's pipe.
@@ -96,10 +96,12 @@ public:
     virtual void signal_channel(uint32_t session, uint32_t channel, uint32_t number) {
         (void)session, (void)channel, (void)number;
     }
-    /// Creates a non-blocking eventfd by which the client of `session` wakes engine `engine`. Returns -1 in the simulator.
+    /// Creates a non-blocking eventfd by which the client of `session` wakes engine `engine`. In the simulator, returns a
+    /// number that stands for the eventfd.
     virtual int make_wake_fd(uint32_t session, uint32_t engine) = 0;
     virtual void close_wake_fds(uint32_t session) = 0;
-    /// Returns a read-only descriptor of the engine page for clients, or -1 in the simulator.
+    /// Returns a read-only descriptor of the engine page for clients. In the simulator, returns a number that stands for the
+    /// page.
     virtual int engine_page_fd() = 0;
     /// Returns a read-only descriptor of the counter page for clients, or -1 if there is none.
     virtual int counter_page_fd() { return -1; }

@@ -99,7 +99,7 @@ struct Conductor::State {
         const auto it = sessions.find(session);
         return it == sessions.end() ? nullptr : it->second.get();
     }
-    /// Returns false in the simulator, in which all descriptors are -1.
+    /// Returns false if the platform has no descriptors. Then -1 is no error.
     bool real_descriptors() const { return platform.engine_page_fd() >= 0; }
 };
 using State = Conductor::State;

@@ -35,7 +35,7 @@ bool hold_back(Context& ctx, Qp& qp);
 // ---- local_operations.cpp: binds and invalidations of memory windows
 enum class LocalResult : uint8_t {
     done,
-    waits,    ///< an access to slow memory uses the window; the caller must try again later
+    waits,    ///< an access still uses the window, or another QP is binding it; the caller must try again later
     refused,  ///< SendRecord::fault contains the status
 };
 /// Executes the local operation `r`, unless it was executed already. Local operations are executed in order, before any later

@@ -28,8 +28,8 @@ inline constexpr int64_t kMostDebt = 16 * kShareQuantum;
 /// How a QP ended its turn.
 enum class TurnEnd : uint8_t {
     without_work,  ///< the QP did nothing: it had no work, or had to wait
-    finished,      ///< the QP worked and has no more work now
-    interrupted,   ///< the QP worked and has more work
+    finished,      ///< the QP worked and can do no more now
+    interrupted,   ///< the QP worked and has more work; also each responder that worked, even if it has no more work
 };
 
 /// A circular list for deficit round robin. The first member is served as long as its credit is positive. A member has the

@@ -213,7 +213,7 @@ TEST_F(RcRemoval, TheEndOfASessionSendsTheLastMessage) {
     EXPECT_EQ(first_wrong(b.mr.data(), 3000, 10), -1);
 }
 
-/// A QP that is not connected has no path, whatever its send queue contains.
+/// A QP that is not connected sends nothing, even if its send queue contains requests.
 TEST_F(RcRemoval, AQpBeforeRtsSendsNothing) {
     a.client.to_init(qa);
     ASSERT_TRUE(a.client.post_send(qa, a.send(1, 0, 100)));

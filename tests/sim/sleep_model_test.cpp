@@ -298,8 +298,8 @@ TEST(SleepModel, TheModelFindsWhatTheFencesOfEpochsAreFor) {
     EXPECT_GT(misused(reader(true), fencer(false)), 0u) << "without the conductor's";
 }
 
-/// Models an lcore that keeps references. It goes to sleep without publishing kResting. It passes the epoch only
-/// after it has woken up.
+/// Models an lcore that keeps references. It goes to sleep without publishing kResting. If it sees the new epoch before
+/// it sleeps, it passes the epoch without sleeping. Otherwise it passes the epoch only after it has woken up.
 Program keeper() {
     return {{Step::store, sleeping, 1},   {Step::store, sleeping2, 1},      {Step::fence},
             {Step::skip_if, epoch, 1, 5}, {Step::wait_while, sleeping2, 1}, {Step::skip_if, epoch, 0, uint8_t(0)},

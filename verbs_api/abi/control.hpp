@@ -252,7 +252,7 @@ inline constexpr uint32_t kMaxMrSegments = 2048;  ///< limit per message
 struct RegMrRequest {
     uint32_t pd;
     uint32_t access;  ///< enum ibv_access_flags; rocid ignores optional bits
-    uint64_t iova;    ///< address of the first byte in local SGEs and in requests of peers
+    uint64_t iova;    ///< the address that local SGEs and requests of peers use for the first byte of the MR
     uint64_t length;
     uint32_t segments;  ///< MrSegment[segments] follow
     uint32_t reserved;

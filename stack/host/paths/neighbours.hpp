@@ -1,6 +1,6 @@
 // Resolves MAC addresses for the conductor (rocid's control thread). The method depends on DeviceConfig::resolver of the device.
-// If a request needs an unknown MAC address, the conductor stores the request and runs it again when the resolution has ended.
-// Other requests do not wait.
+// If a request needs a MAC address that is being resolved, the conductor stores the request and runs it again when the
+// resolution has ended. Other requests do not wait.
 #pragma once
 
 #include <deque>

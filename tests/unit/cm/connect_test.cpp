@@ -75,7 +75,7 @@ TEST(CmConnect, ListenerOfAnotherAddressOrFamilyDoesNotHear) {
     w.settle();
     EXPECT_EQ(w.events_a.at(0).reason, uint16_t(Reason::invalid_service_id));
     l.ipv4 = true;
-    l.port = 0;  // the listener is on the other device
+    l.port = 0;  // the listener is on device 0, but the request arrives on device 1
     w.b.listen(l);
     w.a.connect(w.spec(), w.now);
     w.settle();
