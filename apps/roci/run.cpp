@@ -57,8 +57,8 @@ bool preload_view(const std::string& socket, std::span<const ViewEntry> files, s
     std::string why;
     const std::string beside = ephemeral_socket({}, why);
     if (library.empty() || beside.empty()) return false;
-    const std::filesystem::path path = std::filesystem::path(beside).replace_filename(fmt::format("view-{}", getpid()));
-    std::filesystem::remove_all(path);  // of an earlier process with this number
+    std::string path = std::filesystem::path(beside).replace_filename("view-XXXXXX");
+    if (mkdtemp(path.data()) == nullptr) return false;  // not by our number: containers may share the folder above
     const ViewFolder folder(path);
     folder.write_devices(files, devices, false);
     const char* users = std::getenv("LD_PRELOAD");
