@@ -105,8 +105,7 @@ std::string file_of(const std::string& program) {
     const char* path = std::getenv("PATH");
     std::istringstream folders(path != nullptr ? path : "/bin:/usr/bin");
     for (std::string folder; std::getline(folders, folder, ':');)
-        if (const std::string file = (folder.empty() ? "." : folder) + "/" + program; access(file.c_str(), X_OK) == 0)
-            return file;
+        if (std::string file = (folder.empty() ? "." : folder) + "/" + program; access(file.c_str(), X_OK) == 0) return file;
     return {};
 }
 

@@ -38,7 +38,7 @@ const char* view_for(const char* path) {
 
 const char* join(const char* view, const char* path, char* out) {
     const size_t first = strlen(view);
-    memcpy(out, view, first);
+    memcpy(out, view, first + 1);
     memcpy(out + first, path, strlen(path) + 1);
     return out;
 }
@@ -54,6 +54,7 @@ Function* next(Function*& known, const char* name) {
 
 }  // namespace
 
+// The arguments of the macros are types and lists of parameters. NOLINTBEGIN(bugprone-macro-parentheses)
 #define ROCI_EXPORT extern "C" __attribute__((visibility("default")))
 
 /// Defines the pointer next_NAME to the next NAME. It is found when this library is loaded: dlsym() takes a lock of the loader,
@@ -97,6 +98,7 @@ Function* next(Function*& known, const char* name) {
         ROCI_AT                                                                \
         return next(known_##name, #name)(folder, at, flags, mode);             \
     }
+// NOLINTEND(bugprone-macro-parentheses)
 
 ROCI_SHOW_OPEN(open)
 ROCI_SHOW_OPEN(open64)
