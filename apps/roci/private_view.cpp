@@ -110,6 +110,8 @@ bool enter(std::span<const ViewEntry> files, Names devices, std::string& why) tr
     return false;
 }
 
+constexpr const char* kDone = "done";  // what the child writes if it has entered the view
+
 /// Enters a view in a child process, which then ends. Returns false if the system refuses a step there.
 bool works_in_a_child(Names devices, std::string& why) {
     int ends[2];
@@ -117,18 +119,17 @@ bool works_in_a_child(Names devices, std::string& why) {
     const pid_t child = fork();
     if (child == 0) {
         const bool ok = enter({}, devices, why);
-        if (!ok && write(ends[1], why.data(), why.size()) < 0) _exit(2);
-        _exit(ok ? 0 : 1);
+        if (ok) why = kDone;
+        _exit(write(ends[1], why.data(), why.size()) < 0 ? 1 : 0);
     }
     close(ends[1]);
     char text[512];
     ssize_t length = 0;
-    why.clear();
+    why = child < 0 ? std::strerror(errno) : "";
     while (child > 0 && (length = read(ends[0], text, sizeof text)) > 0) why.append(text, size_t(length));
     close(ends[0]);
-    int result = 1;
-    if (child < 0 || waitpid(child, &result, 0) != child) why = std::strerror(errno);
-    return result == 0;
+    if (child > 0) waitpid(child, nullptr, 0);  // fails if the caller ignores SIGCHLD, so the pipe has the result
+    return why == kDone;
 }
 
 }  // namespace

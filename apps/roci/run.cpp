@@ -57,8 +57,8 @@ bool preload_view(const std::string& socket, std::span<const ViewEntry> files, s
     std::string why;
     const std::string beside = ephemeral_socket({}, why);
     if (library.empty() || beside.empty()) return false;
-    const std::filesystem::path path = std::filesystem::path(beside).replace_filename(fmt::format("view-{}", getpid()));
-    std::filesystem::remove_all(path);  // of an earlier process with this number
+    std::string path = std::filesystem::path(beside).replace_filename("view-XXXXXX");
+    if (mkdtemp(path.data()) == nullptr) return false;  // not by our number: containers may share the folder above
     const ViewFolder folder(path);
     folder.write_devices(files, devices, false);
     const char* users = std::getenv("LD_PRELOAD");
@@ -105,8 +105,7 @@ std::string file_of(const std::string& program) {
     const char* path = std::getenv("PATH");
     std::istringstream folders(path != nullptr ? path : "/bin:/usr/bin");
     for (std::string folder; std::getline(folders, folder, ':');)
-        if (const std::string file = (folder.empty() ? "." : folder) + "/" + program; access(file.c_str(), X_OK) == 0)
-            return file;
+        if (std::string file = (folder.empty() ? "." : folder) + "/" + program; access(file.c_str(), X_OK) == 0) return file;
     return {};
 }
 

@@ -98,16 +98,17 @@ int view(const ViewOptions& options) {
     std::string why;
     auto daemon = find_daemon(options.where, why);
     if (!daemon) return fail(why);
-    umask(022);  // every user of a container may read the view
+    const std::string socket = fs::absolute(daemon->socket).lexically_normal();  // the paths in a container are absolute
+    umask(022);                                                                  // every user of a container may read the view
     const fs::path path = fs::absolute(options.folder).lexically_normal();
     const ViewFolder folder(path);
     folder.copy_libraries(library_folders());
-    if (!renew(folder, options, daemon->socket, false, why)) return fail(why);
-    if (!options.cdi.empty()) write_file(options.cdi, cdi_specification(path, daemon->socket));
-    show(path, daemon->socket);
+    if (!renew(folder, options, socket, false, why)) return fail(why);
+    if (!options.cdi.empty()) write_file(options.cdi, cdi_specification(path, socket));
+    show(path, socket);
     std::fflush(stdout);
     if (options.watch)
-        watch(folder, options, daemon->socket, std::move(daemon->session));
+        watch(folder, options, socket, std::move(daemon->session));
     else
         counters(daemon->session, folder);
     return 0;

@@ -31,7 +31,8 @@ std::span<const ViewMount> view_mounts();
 /// lib, with the client libraries.
 class ViewFolder {
 public:
-    /// Creates the folder. Throws std::runtime_error if the folder contains files that are not part of a view.
+    /// Creates the folder. Throws std::runtime_error if the folder contains files that are not part of a view, or if another user
+    /// can change it.
     explicit ViewFolder(std::filesystem::path folder);
     /// Copies the class folders of `sys` (that of the machine: "/sys"), so that a program still finds the other devices. Without
     /// `host_network`, the class `net` is a link to the folder of the virtual interfaces, which shows those of the program's own

@@ -1,5 +1,7 @@
 // The folder of `roci view`.
 #include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -22,6 +24,42 @@ namespace fs = std::filesystem;
 constexpr const char* kMarker = ".rocinante-view";  // the folder belongs to `roci view`, which may remove files in it
 constexpr ViewMount kMounts[] = {{"sys/class", "/sys/class"}, {"dev/infiniband", "/dev/infiniband"}, {"lib", "/opt/rocinante"}};
 
+struct stat status_of(const fs::path& path, int (*read)(const char*, struct stat*)) {
+    struct stat s {};
+    if (read(path.c_str(), &s) != 0) throw std::system_error(errno, std::generic_category(), path.string());
+    return s;
+}
+
+bool is_trusted(const struct stat& s) { return s.st_uid == 0 || s.st_uid == geteuid(); }
+
+[[noreturn]] void refuse(const fs::path& path) {
+    throw std::runtime_error(fmt::format(
+        "{}: another user can change it, and links in it would be followed; name a folder of your own", path.string()));
+}
+
+/// Throws if another user can replace the folder by renaming it or a folder above it.
+void check_above(const fs::path& folder) {
+    for (fs::path above = folder.parent_path(); above.has_relative_path(); above = above.parent_path()) {
+        const struct stat s = status_of(above, stat);
+        if (!is_trusted(s) || ((s.st_mode & S_IWOTH) != 0 && (s.st_mode & S_ISVTX) == 0)) refuse(above);
+    }
+}
+
+/// Throws if another user could put a link into the view, because `roci view` would then change or remove files behind the link.
+/// Kubernetes permits everybody to write to a volume of a pod, so the function takes this right away. In a user namespace the
+/// folders above seem to have foreign owners, so only root checks them.
+void check_owners(const fs::path& folder) {
+    const struct stat s = status_of(folder, stat);
+    if (!is_trusted(s)) refuse(folder);
+    if (geteuid() == 0) {
+        check_above(folder);
+        check_above(fs::canonical(folder));
+        if ((s.st_mode & S_IWOTH) != 0) fs::permissions(folder, fs::perms::others_write, fs::perm_options::remove);
+    }
+    for (const auto& entry : fs::recursive_directory_iterator(folder))
+        if (!is_trusted(status_of(entry.path(), lstat))) refuse(entry.path());
+}
+
 /// Returns a file or link below the folder that `roci view` has not written, or "". Empty folders are permitted, because
 /// container engines create them as places to mount.
 fs::path foreign_file(const fs::path& folder) {
@@ -36,12 +74,12 @@ std::string text_of(const fs::path& path) {
     return {std::istreambuf_iterator<char>(in), {}};
 }
 
-/// Returns name and target of each link in the folder.
+/// Returns name and target of each link in the folder. A link of a device may vanish at any time.
 std::map<std::string, fs::path> links_in(const fs::path& folder) {
     std::map<std::string, fs::path> out;
-    std::error_code unreadable;
+    std::error_code unreadable, gone;
     for (const auto& entry : fs::directory_iterator(folder, unreadable))
-        if (entry.is_symlink()) out[entry.path().filename()] = fs::read_symlink(entry.path());
+        if (fs::path target = fs::read_symlink(entry.path(), gone); !gone) out[entry.path().filename()] = std::move(target);
     return out;
 }
 
@@ -88,6 +126,7 @@ ViewFolder::ViewFolder(fs::path folder) : folder_(std::move(folder)) {
     if (!foreign.empty())
         throw std::runtime_error(
             fmt::format("{}: not a view ({} is there); name a new or empty folder", folder_.string(), foreign.string()));
+    check_owners(folder_);
     if (!std::ofstream(folder_ / kMarker)) throw std::system_error(errno, std::generic_category(), folder_.string());
     for (const ViewMount& m : kMounts) fs::create_directories(folder_ / m.from);
 }

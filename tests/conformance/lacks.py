@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 
 import lab
+from ephemeral import can_run_as
 
 USER = 4321  # a user without other processes, because RLIMIT_NPROC counts all processes of a user
 MOST_THREADS = 12
@@ -83,10 +84,18 @@ def no_plugin():
     one_line(outcome, 1, 'librte_mempool_ring is missing: apt-get install')
 
 
+def mount_of_build():
+    """Returns the outermost mount other than / that contains the build, or None."""
+    mounts = {line.split()[4] for line in pathlib.Path('/proc/self/mountinfo').read_text().splitlines()} - {'/'}
+    above = [p for p in lab.ROCID.resolve().parents if str(p) in mounts]
+    return above[-1] if above else None
+
+
 def read_only_root():
     with tempfile.TemporaryDirectory(prefix='roci-lacks-') as folder:
         read_only = f'mount --bind / {folder}; mount -o remount,bind,ro {folder}; mount --rbind /proc {folder}/proc; mount --rbind /sys {folder}/sys; ' \
-                    f'mount --rbind /dev {folder}/dev; mount -t tmpfs none {folder}/run; cd {folder}; pivot_root . mnt; cd /'
+                    f'mount --rbind /dev {folder}/dev; mount -t tmpfs none {folder}/run; ' \
+                    f'{f"mount --rbind {build} {folder}{build}; " if (build := mount_of_build()) else ""}cd {folder}; pivot_root . mnt; cd /'
         one_line(said_by(in_mounts(read_only, rocid('/var/tmp'))), 1, 'Read-only file system.*--socket PATH')
         code, said = said_by(in_mounts(read_only, rocid('/run')))
         if code != 0 or 'serving roci0' not in said:
@@ -111,7 +120,16 @@ def few_threads():
 
 
 def missing():
-    return None if os.geteuid() == 0 else 'needs root'
+    if os.geteuid() != 0:
+        return 'needs root'
+    tried = subprocess.run(in_mounts('mount -t tmpfs none /mnt', ['true']), capture_output=True, text=True, check=False)
+    return f'nothing can be mounted here: {tried.stderr.strip()}' if tried.returncode != 0 else None
+
+
+def missing_user():
+    if os.geteuid() != 0:
+        return 'needs root'
+    return None if can_run_as(USER) else 'other users cannot execute the build'
 
 
 CASES = {
@@ -120,5 +138,5 @@ CASES = {
     'start: without memfd_create': no_memfd,
     "start: without DPDK's plugin for buffers": no_plugin,
     'start: on a read-only root': read_only_root,
-    'start: with few threads allowed': few_threads,
 }
+AS_USER = {'start: with few threads allowed': few_threads}

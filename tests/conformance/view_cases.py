@@ -31,8 +31,8 @@ PYVERBS = 'import pyverbs.device as d; print([x.name.decode() for x in d.get_dev
 
 
 def missing():
-    if os.geteuid() != 0:
-        return 'needs root'
+    if why := lacks.missing():
+        return why
     tools = [tool for tool in ('setpriv', 'unshare', 'ucx_info', 'fi_info', 'ib_write_bw') if not shutil.which(tool)]
     return f'{", ".join(tools)} not installed' if tools else None
 
@@ -185,7 +185,7 @@ def without_namespaces():
         variables = os.environ | {'XDG_RUNTIME_DIR': runtime}
         done = subprocess.run(rocid.command_of(['sh', '-c', PRELOADED]), capture_output=True, text=True, timeout=120, check=False, env=variables,
                               preexec_fn=lambda: lacks.refuse(lacks.UNSHARE))
-        for wanted in (r'^4: ACTIVE\nroci0\nroci1$', r'^lo$', r'^directory$', r'infiniband_verbs/none: No such file', r'^/sys/class/infiniband/roci0 \S+/rocinante/view-\d+$',
+        for wanted in (r'^4: ACTIVE\nroci0\nroci1$', r'^lo$', r'^directory$', r'infiniband_verbs/none: No such file', r'^/sys/class/infiniband/roci0 \S+/rocinante/view-\w+$',
                        r"^\['roci0', 'roci1'\] True$", r"'/sys/class/infiniband/roci1/ports/1/rate'", r'Transport: rc_verbs\n#\s+Device: roci1:1'):
             if not re.search(wanted, done.stdout, re.M):
                 raise Failure(f'no /{wanted}/ in:\n{done.stdout[:3000]}{done.stderr}')

@@ -86,6 +86,8 @@ def action_gives_rdma_to_later_steps(root, at):
     assert steps == ['build.sh', 'start.sh'], steps
     inputs = set(re.findall(r'ROCI_\w+: \$\{\{ inputs\.(\w+) \}\}', text))
     assert inputs == set(re.findall(r'^  (\w+): \{description', text.split('outputs:')[0], re.M)), f'inputs that are not passed on: {inputs}'
+    defaults = re.findall(r"default: (\S+)}", text)
+    assert len(defaults) == len(inputs) and set(defaults) == {"''"}, f'a default would replace a key of the configuration: {defaults}'
     with tempfile.TemporaryDirectory() as folder:
         results = {'GITHUB_ENV': f'{folder}/env', 'GITHUB_OUTPUT': f'{folder}/output', 'RUNNER_TEMP': folder, 'GITHUB_ACTION_PATH': str(action)}
         environment = programs(root, at) | results | {'ROCI_FAULT_DROP': '0.02', 'ROCI_FAULT_SEED': '7', 'ROCI_CONFIG': ''}

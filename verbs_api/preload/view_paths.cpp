@@ -7,9 +7,12 @@
 #include <string.h>
 
 #if defined(__x86_64__)
-__asm__(".symver dlsym,dlsym@GLIBC_2.2.5");  // the base version, so that the library also loads with older releases of glibc
+// The base versions, so that the library also loads with older releases of glibc.
+__asm__(".symver dlsym,dlsym@GLIBC_2.2.5");
+__asm__(".symver dlerror,dlerror@GLIBC_2.2.5");
 #elif defined(__aarch64__)
 __asm__(".symver dlsym,dlsym@GLIBC_2.17");
+__asm__(".symver dlerror,dlerror@GLIBC_2.17");
 #endif
 
 extern "C" char* getenv(const char* name) noexcept;
@@ -25,65 +28,77 @@ bool is_below(const char* path, const char* place) {
     return strncmp(path, place, length) == 0 && (path[length] == '/' || path[length] == '\0');
 }
 
-/// A path in the view if the given path is below one of kPlaces, else the given path.
-class Shown {
-public:
-    explicit Shown(const char* path) : path_(path) {
-        if (path == nullptr || path[0] != '/') return;
-        const char* view = getenv("ROCI_VIEW");
-        if (view == nullptr || (!is_below(path, kPlaces[0]) && !is_below(path, kPlaces[1]))) return;
-        const size_t first = strlen(view), second = strlen(path);
-        if (first + second >= kLongest) return;
-        memcpy(text_, view, first);
-        memcpy(text_ + first, path, second + 1);
-        path_ = text_;
-    }
-    Shown(const Shown&) = delete;
-    Shown& operator=(const Shown&) = delete;
-    operator const char*() const { return path_; }
+/// Returns the folder of the view if the path is below one of kPlaces and fits into the view, else nullptr. Only such a path
+/// reads the environment, because another thread may change it at the same time.
+const char* view_for(const char* path) {
+    if (path == nullptr || path[0] != '/' || (!is_below(path, kPlaces[0]) && !is_below(path, kPlaces[1]))) return nullptr;
+    const char* view = getenv("ROCI_VIEW");
+    return view != nullptr && strlen(view) + strlen(path) < kLongest ? view : nullptr;
+}
 
-private:
-    const char* path_;
-    char text_[kLongest];
-};
+const char* join(const char* view, const char* path, char* out) {
+    const size_t first = strlen(view);
+    memcpy(out, view, first + 1);
+    memcpy(out + first, path, strlen(path) + 1);
+    return out;
+}
 
+/// Finds the next function of this name. Some releases of the C library lack some of them. Then the program must not see the
+/// error of dlsym().
 template <class Function>
 Function* next(Function*& known, const char* name) {
     if (known == nullptr) known = reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
+    if (known == nullptr) dlerror();
     return known;
 }
 
 }  // namespace
 
+// The arguments of the macros are types and lists of parameters. NOLINTBEGIN(bugprone-macro-parentheses)
 #define ROCI_EXPORT extern "C" __attribute__((visibility("default")))
+
+/// Defines the pointer next_NAME to the next NAME. It is found when this library is loaded: dlsym() takes a lock of the loader,
+/// so a program that may call open() in any state may not call dlsym(). The constructors of other libraries may run before.
+#define ROCI_NEXT(result, name, parameters)            \
+    static result(*known_##name) parameters = nullptr; \
+    __attribute__((constructor)) static void find_##name() { next(known_##name, #name); }
+
+/// Declares `at`, the path to show for `path`. The buffer is on the stack only for a path in the view, because signal handlers
+/// with small stacks open other files.
+#define ROCI_AT            \
+    const char* at = path; \
+    if (const char* view = view_for(at)) at = join(view, path, static_cast<char*>(__builtin_alloca(kLongest)));
 
 /// Defines NAME, which calls the next NAME with the shown path. ARGUMENTS are those of the call.
 #define ROCI_SHOW(result, name, parameters, arguments) \
+    ROCI_NEXT(result, name, parameters)                \
     ROCI_EXPORT result name parameters {               \
-        static result(*known) parameters = nullptr;    \
-        const Shown at(path);                          \
-        return next(known, #name) arguments;           \
+        ROCI_AT                                        \
+        return next(known_##name, #name) arguments;    \
     }
 
 #define ROCI_SHOW_OPEN(name)                                                   \
+    ROCI_NEXT(int, name, (const char*, int, ...))                              \
     ROCI_EXPORT int name(const char* path, int flags, ...) {                   \
-        static int (*known)(const char*, int, ...) = nullptr;                  \
         va_list rest;                                                          \
         va_start(rest, flags);                                                 \
         const unsigned mode = (flags & kCreates) ? va_arg(rest, unsigned) : 0; \
         va_end(rest);                                                          \
-        return next(known, #name)(Shown(path), flags, mode);                   \
+        ROCI_AT                                                                \
+        return next(known_##name, #name)(at, flags, mode);                     \
     }
 
 #define ROCI_SHOW_OPENAT(name)                                                 \
+    ROCI_NEXT(int, name, (int, const char*, int, ...))                         \
     ROCI_EXPORT int name(int folder, const char* path, int flags, ...) {       \
-        static int (*known)(int, const char*, int, ...) = nullptr;             \
         va_list rest;                                                          \
         va_start(rest, flags);                                                 \
         const unsigned mode = (flags & kCreates) ? va_arg(rest, unsigned) : 0; \
         va_end(rest);                                                          \
-        return next(known, #name)(folder, Shown(path), flags, mode);           \
+        ROCI_AT                                                                \
+        return next(known_##name, #name)(folder, at, flags, mode);             \
     }
+// NOLINTEND(bugprone-macro-parentheses)
 
 ROCI_SHOW_OPEN(open)
 ROCI_SHOW_OPEN(open64)
@@ -117,8 +132,18 @@ ROCI_SHOW(int, __fxstatat64, (int version, int folder, const char* path, void* o
 ROCI_SHOW(long, readlink, (const char* path, char* out, size_t size), (at, out, size))
 ROCI_SHOW(long, readlinkat, (int folder, const char* path, char* out, size_t size), (folder, at, out, size))
 ROCI_SHOW(long, __readlink_chk, (const char* path, char* out, size_t size, size_t room), (at, out, size, room))
-ROCI_SHOW(char*, realpath, (const char* path, char* out), (at, out))
 ROCI_SHOW(char*, __realpath_chk, (const char* path, char* out, size_t room), (at, out, room))
 ROCI_SHOW(char*, canonicalize_file_name, (const char* path), (at))
+ROCI_NEXT(char*, realpath, (const char*, char*))
+/// Before glibc 2.36, dlsym(RTLD_NEXT) finds the oldest realpath(), which requires a buffer.
+ROCI_EXPORT char* realpath(const char* path, char* out) {
+    if (out == nullptr) return canonicalize_file_name(path);
+    ROCI_AT
+    return next(known_realpath, "realpath")(at, out);
+}
 ROCI_SHOW(int, scandir, (const char* path, void* out, void* filter, void* order), (at, out, filter, order))
 ROCI_SHOW(int, scandir64, (const char* path, void* out, void* filter, void* order), (at, out, filter, order))
+ROCI_SHOW(long, getxattr, (const char* path, const char* name, void* out, size_t size), (at, name, out, size))
+ROCI_SHOW(long, lgetxattr, (const char* path, const char* name, void* out, size_t size), (at, name, out, size))
+ROCI_SHOW(long, listxattr, (const char* path, char* out, size_t size), (at, out, size))
+ROCI_SHOW(long, llistxattr, (const char* path, char* out, size_t size), (at, out, size))

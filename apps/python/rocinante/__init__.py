@@ -10,6 +10,7 @@ import ctypes
 import json
 import os
 import pathlib
+import select
 import shutil
 import signal
 import subprocess
@@ -60,16 +61,12 @@ class Rocid:
             self.command += ['--set', f'{name}={value}']
 
     def __enter__(self):
-        read_end, write_end = os.pipe()
-        with open(self.log_file, 'wb') as log, os.fdopen(read_end, 'rb') as ready:
-            self._process = subprocess.Popen([*self.command, '--ready-fd', str(write_end)], pass_fds=[write_end], stdin=subprocess.DEVNULL,
-                                             stdout=log, stderr=log, start_new_session=True)
-            os.close(write_end)
-            if not ready.read(5).startswith(b'ready'):
-                self._end()
-                reason = self.log()
-                self._folder.cleanup()
-                raise Error(f'rocid does not start:\n{reason}')
+        try:
+            self._begin()
+        except BaseException:  # Ctrl-C also must not leave a rocid behind
+            self._end()
+            self._folder.cleanup()
+            raise
         return self
 
     def __exit__(self, *_):
@@ -77,12 +74,29 @@ class Rocid:
             if program.poll() is None:
                 program.kill()
                 program.wait()
+            if program.stdout:
+                program.stdout.close()
         self._end()
         for name, value in self._before.items():
-            os.environ.pop(name) if value is None else os.environ.update({name: value})
+            os.environ.pop(name, None) if value is None else os.environ.update({name: value})
         self._folder.cleanup()
 
+    def _begin(self):
+        read_end, write_end = os.pipe()
+        with open(self.log_file, 'wb') as log, os.fdopen(read_end, 'rb') as ready:
+            try:
+                self._process = subprocess.Popen([*self.command, '--ready-fd', str(write_end)], pass_fds=[write_end], stdin=subprocess.DEVNULL,
+                                                 stdout=log, stderr=log, start_new_session=True)
+            finally:
+                os.close(write_end)
+            in_time = select.select([ready], [], [], START_LIMIT)[0]
+            if not in_time or not ready.read(5).startswith(b'ready'):
+                self._end()
+                raise Error(f'rocid does not start:\n{self.log()}')
+
     def _end(self):
+        if self._process is None:
+            return
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
         try:

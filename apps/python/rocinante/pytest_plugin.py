@@ -13,7 +13,7 @@ from rocinante import Rocid
 
 
 def pytest_addoption(parser):
-    parser.addoption('--rdma-seed', type=int, default=1, metavar='N', help='seed of the faults of tests with the fixture rdma')
+    parser.addoption('--rdma-seed', type=int, metavar='N', help='seed of the faults of tests with the fixture rdma (1, or that of their configuration)')
 
 
 def pytest_configure(config):
@@ -23,7 +23,10 @@ def pytest_configure(config):
 @pytest.fixture
 def rdma(request):
     mark = request.node.get_closest_marker('rdma')
-    arguments = {'seed': request.config.getoption('--rdma-seed')} | (mark.kwargs if mark else {})
+    arguments = dict(mark.kwargs) if mark else {}
+    seed = request.config.getoption('--rdma-seed')
+    if seed is not None or 'config' not in arguments:
+        arguments = {'seed': 1 if seed is None else seed} | arguments
     with Rocid(**arguments) as rocid:
         yield rocid
 

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstddef>
 #include <filesystem>
 #include <fstream>
@@ -107,6 +108,17 @@ TEST(PrivateView, a_refused_mount_leaves_the_program_in_its_namespaces) {
     });
     if (code == kNotPermitted) GTEST_SKIP() << "this system permits no seccomp filter";
     EXPECT_EQ(code, 0);
+}
+
+/// Some programs that start others ignore SIGCHLD, and the started programs inherit this.
+TEST(PrivateView, works_if_the_caller_ignores_sigchld) {
+    if (exit_code_of([] { return enter_and(our_files_are_there); }) == kNotPermitted)
+        GTEST_SKIP() << "this system permits no mount namespace";
+    EXPECT_EQ(exit_code_of([] {
+                  signal(SIGCHLD, SIG_IGN);
+                  return enter_and(our_files_are_there);
+              }),
+              0);
 }
 
 TEST(PrivateView, works_again_inside_of_itself) {

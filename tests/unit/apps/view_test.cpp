@@ -112,6 +112,31 @@ TEST_F(View, refuses_a_folder_with_other_files_and_changes_nothing_there) {
     EXPECT_EQ(std::distance(fs::directory_iterator(root / "home"), {}), 1);
 }
 
+/// Another user prepares a folder in which links lead to files of root.
+TEST_F(View, root_refuses_a_folder_that_another_user_can_change) {
+    if (geteuid() != 0) GTEST_SKIP() << "needs root";
+    constexpr uid_t kOther = 65534;
+    write(root / "precious/letter", "dear");
+    fs::create_directories(root / "theirs/dev");
+    fs::create_symlink(root / "precious/letter", root / "theirs/.rocinante-view");
+    fs::create_symlink(root / "precious", root / "theirs/dev/infiniband");
+    for (const char* name : {"theirs", "theirs/dev", "theirs/dev/infiniband", "theirs/.rocinante-view"})
+        ASSERT_EQ(lchown((root / name).c_str(), kOther, kOther), 0);
+    EXPECT_THROW(ViewFolder(root / "theirs"), std::runtime_error);
+    EXPECT_THROW(ViewFolder(root / "theirs/dev/view"), std::runtime_error) << "its owner could rename it";
+    ASSERT_EQ(lchown((root / "theirs").c_str(), 0, 0), 0);
+    EXPECT_THROW(ViewFolder(root / "theirs"), std::runtime_error) << "entries of another user";
+    EXPECT_EQ(text_of(root / "precious/letter"), "dear");
+}
+
+TEST_F(View, root_takes_a_volume_of_a_pod_and_closes_it) {
+    if (geteuid() != 0) GTEST_SKIP() << "needs root";
+    fs::create_directories(root / "volume");
+    fs::permissions(root / "volume", fs::perms::all);
+    ViewFolder(root / "volume").write_devices(kFiles, kDevices, false);
+    EXPECT_EQ(fs::status(root / "volume").permissions() & fs::perms::others_write, fs::perms::none);
+}
+
 TEST_F(View, takes_a_folder_in_which_an_engine_made_places_to_mount) {
     fs::create_directories(root / "volume/sys/class");
     ViewFolder(root / "volume").write_devices(kFiles, kDevices, false);
