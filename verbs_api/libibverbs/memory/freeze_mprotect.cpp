@@ -25,6 +25,9 @@ namespace {
 /// Threads that wait for the end of the freeze sleep on frozen_count as a futex.
 std::atomic<uint64_t> frozen_start{0}, frozen_end{0};
 std::atomic<uint32_t> frozen_count{0};
+std::atomic<pid_t> freezing_thread{0};  ///< the thread that must call thaw(); it must not wait for itself
+
+pid_t own_thread() { return static_cast<pid_t>(::syscall(SYS_gettid)); }
 
 /// The SIGSEGV handlers that were installed before on_fault(). previous_index selects the current slot. install() writes the
 /// other slot first and then changes the index.
@@ -61,7 +64,8 @@ bool now_permitted(uint64_t address, bool write) {
     return finder.opened() && finder.find(address, vma, false) && (write ? vma.write : vma.read);
 }
 
-/// Waits until the address is no longer frozen. Returns false if the address was not frozen at the time of the call.
+/// Waits until the address is no longer frozen. Returns false if the address was not frozen at the time of the call, or if this
+/// thread itself has frozen it.
 bool wait_while_frozen(uint64_t address) {
     bool waited = false;
     for (;;) {
@@ -69,6 +73,7 @@ bool wait_while_frozen(uint64_t address) {
         if (!(count & 1) || address < frozen_start.load(std::memory_order_relaxed) ||
             address >= frozen_end.load(std::memory_order_relaxed))
             return waited;
+        if (freezing_thread.load(std::memory_order_relaxed) == own_thread()) return waited;
         futex(frozen_count, FUTEX_WAIT, count);
         waited = true;
     }
@@ -85,7 +90,7 @@ void default_action(int signal) {
 /// @param frame  stack address of on_fault()'s frame
 void call_previous(int signal, siginfo_t* info, void* context, uint64_t frame) {
     const struct sigaction& action = previous[previous_index.load(std::memory_order_acquire)];
-    const pid_t self = static_cast<pid_t>(::syscall(SYS_gettid));
+    const pid_t self = own_thread();
     const bool called_back = chaining_thread == self && chaining_info == info && frame < chaining_frame;
     if (called_back || action.sa_handler == SIG_DFL || action.sa_handler == SIG_IGN) {
         default_action(signal);
@@ -145,7 +150,7 @@ bool thread_blocks_sigsegv(const char* tid) {
 pid_t thread_that_blocks_sigsegv() {
     DIR* tasks = ::opendir("/proc/self/task");
     if (!tasks) return -1;
-    const long self = ::syscall(SYS_gettid);
+    const long self = own_thread();
     pid_t found = 0;
     while (const dirent* entry = ::readdir(tasks)) {
         const int tid = std::atoi(entry->d_name);
@@ -235,6 +240,7 @@ public:
         if (!(protection & PROT_WRITE)) return true;
         frozen_start = address;
         frozen_end = address + length;
+        freezing_thread = own_thread();
         frozen_count.fetch_add(1, std::memory_order_release);
         if (::mprotect(pointer(address), length, protection & ~PROT_WRITE) == 0) return true;
         thaw(address, length, protection, false);

@@ -12,6 +12,7 @@
 #include <random>
 #include <thread>
 
+#include "freeze.hpp"
 #include "helper.hpp"
 
 using namespace roci::memory;
@@ -293,6 +294,23 @@ TEST(Writers, SystemCallsAreNeverSilentlyLost) {
 }
 
 // ---- the fault handler of the mprotect method ----------------------------------------------------------------------
+
+/// The freezing thread must not wait for its own thaw(). The fault then ends the process with the right signal.
+TEST(Writers, AThreadThatWritesToAPageThatItFrozeIsKilled) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+        ::alarm(30);
+        char* p = map_anonymous(kPage);
+        const auto freezer = make_mprotect_freezer();
+        constexpr int kProtection = PROT_READ | PROT_WRITE;
+        if (!freezer->cover(number(p), kPage, false) || !freezer->freeze(number(p), kPage, kProtection)) ::_exit(3);
+        *static_cast<volatile char*>(p) = 'x';
+        ::_exit(4);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV) << status;
+}
 
 namespace {
 
