@@ -90,12 +90,17 @@ bool is_reachable(uint64_t address) {
 
 /// Makes mremap(), for example in realloc(), refuse to grow an adopted mapping (adopt.hpp). A grown mapping would extend into the
 /// file space of other mappings. mremap() refuses a range of several VMAs. So this function makes the first page a separate VMA
-/// by MADV_RANDOM. Does nothing for a mapping of less than 16 pages, unless it is an allocation of malloc() by mmap().
-void forbid_growth(uint64_t address, uint64_t length, uint64_t first_byte) {
+/// by MADV_RANDOM. If the range begins with a huge page and is longer, the whole huge page becomes the separate VMA, because the
+/// kernel maps a huge page in parts if a VMA ends within it. Does nothing for a mapping of less than 16 pages, unless it is an
+/// allocation of malloc() by mmap().
+void forbid_growth(const Placement& to, uint64_t first_byte) {
     constexpr uint64_t kMallocHeader = 16, kMmapped = 2, kFlags = 7;
-    const bool malloc_mapping = first_byte == address + kMallocHeader && (pointer<const uint64_t>(address)[1] & kMmapped) &&
-                                ((pointer<const uint64_t>(address)[1] & ~kFlags) % page_size()) == 0;
-    if (length >= kSlotPages * page_size() || malloc_mapping) ::madvise(pointer(address), page_size(), MADV_RANDOM);
+    const auto* header = pointer<const uint64_t>(to.address);
+    const bool malloc_mapping =
+        first_byte == to.address + kMallocHeader && (header[1] & kMmapped) && ((header[1] & ~kFlags) % page_size()) == 0;
+    if (to.length < kSlotPages * page_size() && !malloc_mapping) return;
+    const bool huge = to.address % kHugePage == 0 && to.offset % kHugePage == 0 && to.length > kHugePage;
+    ::madvise(pointer(to.address), huge ? kHugePage : page_size(), MADV_RANDOM);
 }
 
 /// One call of acquire(): reads the mappings of the range, adopts private memory, and appends the pieces of the range to `out`.
@@ -210,7 +215,7 @@ private:
             done.length = at == done.address ? move(vma, done) : 0;
             if (done.length > 0) {
                 add(done);
-                forbid_growth(done.address, done.length, first_byte);
+                forbid_growth(done, first_byte);
                 at += done.length;
             }
             if (done.length < placements[i].length) give_back(placements[i], done.length);

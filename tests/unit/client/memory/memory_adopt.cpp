@@ -238,8 +238,9 @@ TEST(Adopt, HugePagesStayHuge) {
     const bool denied = collapses.denied != denied_before;
     if (!denied) {
         EXPECT_EQ(collapses.made - before, int(bytes / kHuge));
-        // The first page has its own mapping (forbid_growth), so the first huge page is mapped in parts.
-        EXPECT_GE(in_smaps("ShmemPmdMapped:", p, bytes), (bytes - kHuge) / 1024);
+        EXPECT_EQ(in_smaps("ShmemPmdMapped:", p, bytes), bytes / 1024);
+        EXPECT_EQ(::mremap(p, bytes, bytes + kHuge, MREMAP_MAYMOVE), MAP_FAILED)
+            << "the mapping grew into other pages of its file";
     }
     r.end();
     ::munmap(p, bytes);
