@@ -56,9 +56,11 @@ def transports():
 
 
 def alone():
-    """Runs the rows of wrong arguments (tests/conformance/verbs/arguments_*.cpp) on Soft-RoCE. A difference without a
-    reason in the row is a failure."""
+    """Runs tests of tests/conformance in the guest: the rows of wrong arguments (verbs/arguments_*.cpp) on Soft-RoCE, and the events
+    of rdma_cm (rdma_cm/events_test.cpp) with the kernel's rdma_cm. A difference without a reason in the row is a failure."""
     yield Case('wrong arguments, verb by verb', 'ROCI_OTHER_PROVIDER=1 ROCI_GID={gid} arguments --gtest_brief=1', 'true', listens='itself', limit=120, quick=False)
+    yield Case("the fields of rdma_cm's events", 'CM_SERVER={address} CM_CLIENT={address} cm_errors --gtest_filter=CmEvents.* --gtest_brief=1',
+               'true', listens='itself', limit=120, quick=False)
 
 
 def losses():

@@ -17,7 +17,9 @@ def contents(ops):
     providers = glob.glob(PROVIDERS)
     if not providers:
         raise image.CannotBuild('the rxe provider is not installed (ibverbs-providers)')
-    files = {'usr/bin/ops': str(ops), 'usr/bin/arguments': str(ops.parents[2] / 'conformance/verbs/conformance_arguments'), **{p.lstrip('/'): p for p in (*providers, DRIVER)}}
+    conformance = ops.parents[2] / 'conformance'
+    ours = {'ops': ops, 'arguments': conformance / 'verbs/conformance_arguments', 'cm_errors': conformance / 'rdma_cm/cm_errors'}
+    files = {**{f'usr/bin/{name}': str(path) for name, path in ours.items()}, **{p.lstrip('/'): p for p in (*providers, DRIVER)}}
     return image.Contents('rxe', HERE / 'init.sh', PROGRAMS, files, boot_modules=('virtio_net', 'crc32_generic', 'rdma_rxe', 'ib_uverbs', 'rdma_ucm'),
                           later_modules=('sch_netem', 'sch_prio', 'cls_u32', 'em_u32', '8021q'))
 
