@@ -37,7 +37,8 @@ void bump(uint64_t& v, uint64_t n = 1) {
     a.store(a.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
 }
 
-/// Sets the ECN field to binary 11. Returns false if the frame is not IP or the sender is not ECN-capable (binary 00).
+/// Sets the ECN field to binary 11. Returns false if the frame is too short for the headers or not IP, or if the sender is not
+/// ECN-capable (binary 00).
 bool set_congestion_experienced(uint8_t* frame, uint32_t length) {
     uint32_t l3 = wire::kEthLength;
     if (length < l3 + wire::kVlanLength + wire::kIpv4Length) return false;

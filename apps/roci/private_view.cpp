@@ -128,7 +128,8 @@ bool works_in_a_child(Names devices, std::string& why) {
     why = child < 0 ? std::strerror(errno) : "";
     while (child > 0 && (length = read(ends[0], text, sizeof text)) > 0) why.append(text, size_t(length));
     close(ends[0]);
-    if (child > 0) waitpid(child, nullptr, 0);  // fails if the caller ignores SIGCHLD, so the pipe has the result
+    // waitpid() fails if the caller ignores SIGCHLD. So the child reports its result through the pipe.
+    if (child > 0) waitpid(child, nullptr, 0);
     return why == kDone;
 }
 

@@ -33,8 +33,8 @@ struct TxFrame {
     uint32_t sender = 0;  ///< number of the QP that sends the frame; 0 for frames of no QP (ARP, neighbour discovery)
 };
 
-/// Fills in the checksum that the engine left to the port. Code that reads or changes a frame before the frame reaches the port
-/// must call this function first.
+/// Fills in the checksum that the engine left to the port. Code that changes a frame, or hands the frame to a device itself, must
+/// call this function first.
 inline void complete(TxFrame& f) {
     if (f.checksum_offset == 0) return;
     wire::fill_header_checksum(f.data + f.checksum_offset);

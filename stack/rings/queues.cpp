@@ -55,7 +55,7 @@ PushResult push(Cq& cq, uint32_t lane_index, abi::Cqe& e, Completions& out) {
 uint64_t event_due(const Cq& cq, const CqLane& lane) {
     const uint32_t count = std::atomic_ref(const_cast<uint32_t&>(cq.moderation_count)).load(std::memory_order_relaxed);
     const uint64_t period = std::atomic_ref(const_cast<uint32_t&>(cq.moderation_period_us)).load(std::memory_order_relaxed);
-    // Moderation needs a count and a period, because a count alone could delay an event forever.
+    // Without a count or without a period, events are not moderated. A count alone could delay an event forever.
     return count == 0 || period == 0 || lane.unannounced >= count ? 0 : lane.since + period * 1000;
 }
 

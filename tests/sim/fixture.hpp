@@ -1,4 +1,4 @@
-// Fixtures with few hosts, for tests of one situation each.
+// Fixtures with few hosts. Each test that uses them tests one situation.
 #pragma once
 
 #include <gtest/gtest.h>

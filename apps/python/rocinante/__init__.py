@@ -37,10 +37,11 @@ def _program(name, *folders):
 
 
 class Rocid:
-    """A rocid with a socket of its own. Each of FAULTS is an argument, and means the key of the section [fault] of rocinante.toml(5).
+    """A rocid with a socket of its own. Each name in FAULTS is a keyword argument. It sets the key of the same name in the section [fault] of
+    rocinante.toml(5).
 
-    single    one device that is its own peer
-    config    a configuration file in place of the two devices
+    single    one device that is its own peer, instead of two devices
+    config    a configuration file instead of the built-in configuration
     settings  {'section.key': value}, as for `rocid --set`
     """
 

@@ -120,8 +120,8 @@ TEST(NeighbourFrames, WhatIsNotExactlyRightIsNothing) {
     make_solicitation(good, {kThem, kThem6}, kUs6, {});
     for (uint32_t i = 14; i < good.length; ++i) {
         Frame f = good;
-        // The changed bit breaks the checksum or a field that needs a certain value. A changed link-layer address option breaks
-        // only the checksum.
+        // The changed bit breaks the checksum or a field that needs a certain value, except in bytes 15 to 17. These bytes
+        // contain traffic class and flow label. The checksum does not cover them, and the parser does not check them.
         f.bytes[i] ^= 0x40;
         EXPECT_EQ(parsed(f).kind == Kind::nothing, !(i >= 15 && i < 18)) << "byte " << i;
     }

@@ -73,7 +73,7 @@ TEST(Stress, ArmAndNotifyLoseNoEvent) {
         client_waits = false;
         ++slept;
     }
-    // Events that nobody has read fill the ring. The engine waits with its last events until this loop has removed
+    // Unread events may fill the ring. The engine then waits before it adds its last events, until this loop has removed
     // some events.
     for (io::Event e; !engine_done.load();)
         if (!events.pop(e)) std::this_thread::yield();

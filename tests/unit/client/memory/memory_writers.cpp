@@ -295,7 +295,8 @@ TEST(Writers, SystemCallsAreNeverSilentlyLost) {
 
 // ---- the fault handler of the mprotect method ----------------------------------------------------------------------
 
-/// The freezing thread must not wait for its own thaw(). The fault then ends the process with the right signal.
+/// A thread writes to a page that it has frozen itself. The fault handler must not wait, because only this thread can call
+/// thaw(). The handler restores the default action, and the repeated fault ends the process with SIGSEGV.
 TEST(Writers, AThreadThatWritesToAPageThatItFrozeIsKilled) {
     const pid_t child = ::fork();
     if (child == 0) {
