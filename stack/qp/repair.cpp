@@ -195,8 +195,17 @@ void later_request_lost(Context& ctx, Qp& qp, Psn psn) {
 
 namespace {
 
-/// Called when all packets that were sent again are acknowledged.
-void repaired(Context& ctx, Qp& qp) {
+/// Measures the round trip of a packet that was sent again. A QP that loses a packet of each window measures no other round trip
+/// while the network's queues are short (Karn's algorithm). The sample is unambiguous if a probe preceded the repair: as the
+/// peer was silent for a few round trips before the probe, the first transmission is lost, and not only late.
+void measure_repair(const Context& ctx, Requester& rq, bool probed) {
+    const Repair& r = rq.repair;
+    if (r.cause != Cause::nak || !r.after_probe || probed || r.end != r.begin + 1) return;
+    rq.round_trip.take_repair(uint32_t(ctx.now) - r.sent_at);
+}
+
+/// Called when all packets that were sent again are acknowledged. `probed` is true if a probe has sent them once more.
+void repaired(Context& ctx, Qp& qp, bool probed) {
     Requester& rq = qp.requester;
     Repair& r = rq.repair;
     const bool all = rq.window.acked().distance_from(r.highest) >= 0;
@@ -210,7 +219,9 @@ void repaired(Context& ctx, Qp& qp) {
         if (creeps) return crept(ctx, qp);
         if (r.highest != r.end) jumped(r);
     }
-    if (cause == Cause::probe && !all && !r.by_response && answers_repair(rq, ctx.now)) repair_request(ctx, qp);
+    // The reply to a probe acknowledges all packets before the next missing one. Possibly the peer has already reported that
+    // packet and the NAK was lost. A peer does not repeat a NAK.
+    if ((cause == Cause::probe || probed) && !all && !r.by_response && answers_repair(rq, ctx.now)) repair_request(ctx, qp);
 }
 
 }  // namespace
@@ -218,8 +229,13 @@ void repaired(Context& ctx, Qp& qp) {
 void observe_repair(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
     rq.round_trip.end(rq.window.acked(), ctx.now);
-    rq.repair.probes = 0;
-    if (rq.repair.cause != Cause::none && rq.window.acked().distance_from(rq.repair.end) >= 0) repaired(ctx, qp);
+    Repair& r = rq.repair;
+    const bool probed = std::exchange(r.probes, uint8_t{0}) != 0;
+    const bool all_sent = !rq.window.repair_due();
+    const bool ends = r.cause != Cause::none && rq.window.acked().distance_from(r.end) >= 0;
+    if (ends && all_sent) measure_repair(ctx, rq, probed);
+    r.after_probe = probed;
+    if (ends) repaired(ctx, qp, probed);
 }
 
 void probe(Context& ctx, Qp& qp) {

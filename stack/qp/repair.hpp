@@ -40,6 +40,8 @@ public:
         const Nanos sample = (now - (Nanos{started_high_} << 32 | started_)) & kTimeMask;
         if (sample <= kLongest) take(std::max(uint32_t(sample), 1u));
     }
+    /// Called with the round trip of a packet that was sent again. Its first transmission must have been lost.
+    void take_repair(uint32_t sample) { shortest_ = std::min(shortest_, std::max(sample, 1u)); }
     /// Returns the time after which an ACK is unlikely to arrive any more: a few round trips plus the granularity of the timer.
     Nanos patience() const { return Nanos{2} * smoothed_ + std::max<Nanos>(Nanos{4} * deviation_, kLeast); }
     /// Like patience(), for a QP that has just begun to send. The round trips of such a QP may become many times longer,
@@ -122,7 +124,8 @@ struct Repair {
     Cause cause = Cause::none;
     RepeatMode mode = RepeatMode::unknown;
     bool by_response : 1 = false;  ///< only a response can acknowledge the PSN before `end`
-    uint8_t creeps : 7 = 0;        ///< number of consecutive repairs after which the next packet was missing too
+    bool after_probe : 1 = false;  ///< the last acknowledgement answered a probe
+    uint8_t creeps : 6 = 0;        ///< number of consecutive repairs after which the next packet was missing too
     uint8_t probes = 0;            ///< number of consecutive probes without progress
     uint8_t go_backs = 0;          ///< number of losses to repair by go-back-N until selective repeat is tried again
     uint8_t trial = 0;             ///< number of failed trials of selective repeat, at most kMostTrials

@@ -224,7 +224,8 @@ struct Begun {
     turn.uncounted = qp.requester.queue.cursor() + uint32_t{last};
 }
 
-/// Called when a packet with an ACK request was sent for the first time. Begins the measurement of a round trip.
+/// Called when a packet with an ACK request, or the first packet of a connection, was sent for the first time. Begins the
+/// measurement of a round trip. If one of the first packets is lost, the NAK is an early answer to the first packet.
 void measure(const Context& ctx, Qp& qp, Psn psn) {
     Requester& rq = qp.requester;
     if (!rq.round_trip.timing()) rq.round_trip.begin(psn, ctx.now);
@@ -263,7 +264,7 @@ void measure(const Context& ctx, Qp& qp, Psn psn) {
     qp.counters.tx_bytes += bytes;
     if (again) [[unlikely]]
         count_again(ctx, qp, r, part, turn);
-    if (ack_request && !again) measure(ctx, qp, r.first_psn + part.packet);
+    if ((ack_request || !rq.round_trip.known()) && !again) measure(ctx, qp, r.first_psn + part.packet);
     return Step::done;
 }
 

@@ -119,6 +119,59 @@ TEST_F(Selective, ALostTailIsProbedForLongBeforeTheTimeoutAndCostsNoRetry) {
     EXPECT_EQ(mode(), qp::RepeatMode::unknown) << "a probe says nothing about what the peer keeps";
 }
 
+// The peer reports a second loss after the first repair, but this NAK is lost. The peer never repeats a NAK.
+TEST_F(Selective, TheAnswerToAProbeReportsThePacketWhoseNakWasLost) {
+    join();
+    exchange(0x100);
+    write(8);
+    puppet.send_ack(0x103, 1, kNakSequence);
+    ASSERT_EQ(psns(puppet.listen(10'000)), range(0x103, 1));
+    const auto probe = puppet.next(1'000'000);
+    ASSERT_TRUE(probe && probe->psn() == 0x103);
+    world.run_for(60'000);      // a round trip
+    puppet.send_ack(0x104, 1);  // 0x105 was sent long before the probe
+    EXPECT_EQ(psns(puppet.listen(10'000)), range(0x105, 1));
+    puppet.send_ack(0x108, 2);
+    EXPECT_EQ(a.wait_status(), WcStatus::success);
+}
+
+// The only round trip was measured while queues were long. All later round trips lose a packet.
+TEST_F(Selective, ARepairAfterAProbeShowsThatTheRoundTripIsShort) {
+    join();
+    write(1);
+    world.run_for(1'000'000);
+    puppet.send_ack(0x100, 1);
+    ASSERT_EQ(a.wait_status(), WcStatus::success);
+    write(8);
+    puppet.send_ack(0x102, 1, kNakSequence);
+    ASSERT_EQ(psns(puppet.listen(10'000)), range(0x102, 1));
+    const auto probe = puppet.next(10'000'000);
+    ASSERT_TRUE(probe && probe->psn() == 0x102);
+    for (const uint32_t lost : {0x104u, 0x106u}) {
+        puppet.send_ack(lost, 1, kNakSequence);
+        ASSERT_EQ(psns(puppet.listen(10'000)), range(lost, 1));
+    }
+    const Nanos repaired = world.now();
+    const auto next = puppet.next(10'000'000);  // the repair of 0x106 is lost
+    ASSERT_TRUE(next && next->psn() == 0x106);
+    EXPECT_LT(next->when - repaired, 150'000u);
+    puppet.send_ack(0x108, 2);
+    EXPECT_EQ(a.wait_status(), WcStatus::success);
+}
+
+TEST_F(Selective, ALossOfAFirstPacketIsRepairedBeforeTheTimeoutEvenIfTheRepairIsLost) {
+    path.timeout = 18;  // about one second
+    join();
+    write(8);
+    puppet.send_ack(0x103, 0, kNakSequence);
+    ASSERT_EQ(psns(puppet.listen(10'000)), range(0x103, 1));
+    const auto probe = puppet.next(1'000'000);
+    ASSERT_TRUE(probe);
+    EXPECT_EQ(probe->psn(), 0x103u);
+    puppet.send_ack(0x107, 1);
+    EXPECT_EQ(a.wait_status(), WcStatus::success);
+}
+
 TEST_F(Selective, TheRetryLimitIsThatOfTheAckTimeoutAlone) {
     path.timeout = 10;
     path.retry_cnt = 1;

@@ -57,32 +57,49 @@ constexpr Ends kEnds[] = {{"back N", false, false, false, cc::Policy::fixed_wind
 
 constexpr double kDrops[] = {0, 0.0001, 0.001, 0.01, 0.03, 0.05};
 
+/// The lowest and the highest value of a figure over all seeds of a policy.
+struct Worst {
+    double least = 1e9, most = 0;
+    void take(double x) {
+        least = std::min(least, x);
+        most = std::max(most, x);
+    }
+};
+
+FlowOptions lossy(const Operation& op, const Ends& ends, double drop) {
+    FlowOptions o{.opcode = op.opcode, .messages = ends.keep ? 3000u : drop < 0.005 ? 600u : 100u, .faults = {.drop = drop}};
+    o.keep = ends.keep;
+    o.selective = ends.selective;
+    o.reports = ends.reports;
+    o.policy = ends.policy;
+    return o;
+}
+
 TEST(Tables, GoodputByLoss) {
     std::string table =
         "One QP, 64 KiB per work request, 32 under way, path MTU 4096, 25 Gb/s, 10 us round trip, ACK timeout 67 ms; frames "
         "lost\n"
         "by chance in each direction. Gb/s of data without loss, then the share of it that is left; at 1 %, bytes sent again per "
-        "byte lost.\nGoals: 99, 98, 90, 75, 60 %; 1.3 bytes.\n\n";
+        "byte lost.\nIf the receiver keeps frames, the figures at 1, 3 and 5 % are the worst of six seeds. Goals: 99, 98, 90, "
+        "75, "
+        "60 %; 1.3 bytes.\n\n";
     table += text("%-6s %-9s %7s %7s %7s %7s %7s %7s %7s\n", "", "", "Gb/s", "0.01 %", "0.1 %", "1 %", "3 %", "5 %", "again");
     for (const Ends& ends : kEnds) {
         for (const Operation& op : kOperations) {
             table += text("%-6s %-9s", op.name, ends.name);
             double whole = 0, again = 0;
             for (const double drop : kDrops) {
-                FlowOptions o{.opcode = op.opcode,
-                              .messages = ends.keep      ? 3000u
-                                          : drop < 0.005 ? 600u
-                                                         : 100u,
-                              .faults = {.drop = drop}};
-                o.keep = ends.keep;
-                o.selective = ends.selective;
-                o.reports = ends.reports;
-                o.policy = ends.policy;
-                const RunResult r = run_flows(o, 1);
-                if (drop == 0) whole = r.gigabits();
-                table += drop == 0 ? text(" %7.2f", whole) : text(" %6.1f%%", 100 * r.gigabits() / whole);
-                if (r.failed() != 0) table += "!";
-                if (drop == 0.01) again = r.resent_per_lost();
+                Worst goodput, resent, failed;
+                for (uint64_t seed = 1; seed <= (ends.keep && drop >= 0.01 ? 6u : 1u); ++seed) {
+                    const RunResult r = run_flows(lossy(op, ends, drop), seed);
+                    goodput.take(r.gigabits());
+                    resent.take(r.resent_per_lost());
+                    failed.take(r.failed());
+                }
+                if (drop == 0) whole = goodput.least;
+                table += drop == 0 ? text(" %7.2f", whole) : text(" %6.1f%%", 100 * goodput.least / whole);
+                if (failed.most != 0) table += "!";
+                if (drop == 0.01) again = resent.most;
             }
             table += text(" %7.2f\n", again);
         }
@@ -167,15 +184,6 @@ FlowOptions switched(FlowOptions o, cc::Policy policy, bool marks) {
 constexpr uint64_t kSeeds[] = {1, 2, 3, 4, 5};
 constexpr Nanos kStartWithin = 20'000;
 
-/// The lowest and the highest value of a figure over all seeds of a policy.
-struct Worst {
-    double least = 1e9, most = 0;
-    void take(double x) {
-        least = std::min(least, x);
-        most = std::max(most, x);
-    }
-};
-
 size_t seeds_of(cc::Policy policy) {
     return policy == cc::Policy::fixed_window || policy == cc::Policy::dcqcn ? 1 : std::size(kSeeds);
 }
@@ -238,21 +246,21 @@ TEST(Tables, Congestion) {
     expect_table("congestion", table);
 }
 
-/// Measures the goodput with jitter, once per seed, relative to the goodput without jitter. Returns the smallest ratio.
-double worst_with_jitter(const Operation& op, cc::Policy policy, bool overtakes) {
-    constexpr Nanos kMost = 20'000;
-    double least = 1;
+FlowOptions calm(const Operation& op, cc::Policy policy) {
     FlowOptions o{.opcode = op.opcode};
     o.policy = policy;
     o.reports = policy != cc::Policy::fixed_window;
-    const double whole = run_flows(o, 1).gigabits();
+    return o;
+}
+
+FlowOptions with_jitter(FlowOptions o, bool overtakes) {
+    constexpr Nanos kMost = 20'000;
     if (overtakes) {
         o.faults = {.delay = 1, .max_delay = kMost};
     } else {
         o.jitter = kMost;
     }
-    for (const uint64_t seed : kSeeds) least = std::min(least, run_flows(o, seed).gigabits() / whole);
-    return least;
+    return o;
 }
 
 TEST(Tables, Jitter) {
@@ -262,21 +270,29 @@ TEST(Tables, Jitter) {
         "in\n"
         "order (\"in order\"), or on its way, so that later frames overtake it (\"overtaken\"). Share of the goodput without "
         "jitter,\n"
-        "the worst of five seeds. Goal: >= 90 %.\n\n";
+        "the worst of five seeds. No frame is marked, so adaptive is the same as delay. Goal: >= 90 %.\n\n";
     table += text("%-9s %-10s %7s %7s %7s\n", "policy", "frames", "WRITE", "SEND", "READ");
-    for (const cc::Policy p : {cc::Policy::fixed_window, cc::Policy::delay, cc::Policy::adaptive}) {
-        for (const bool overtakes : {false, true}) {
-            table += text("%-9s %-10s", cc::policy_name(p), overtakes ? "overtaken" : "in order");
-            double least = 1;
-            for (const Operation& op : kOperations) {
-                const double share = worst_with_jitter(op, p, overtakes);
-                least = std::min(least, share);
-                table += text(" %6.1f%%", 100 * share);
+    for (const cc::Policy p : {cc::Policy::fixed_window, cc::Policy::delay}) {
+        std::string rows[2];
+        double least[2] = {1, 1};
+        for (const Operation& op : kOperations) {
+            const double whole = run_flows(calm(op, p), 1).gigabits();
+            for (const bool overtakes : {false, true}) {
+                double share = 1;
+                for (const uint64_t seed : kSeeds)
+                    share = std::min(share, run_flows(with_jitter(calm(op, p), overtakes), seed).gigabits() / whole);
+                least[overtakes] = std::min(least[overtakes], share);
+                rows[overtakes] += text(" %6.1f%%", 100 * share);
             }
-            table += "  " + verdict(least >= 0.9) + "\n";
         }
+        for (const bool overtakes : {false, true})
+            table += text("%-9s %-10s", cc::policy_name(p), overtakes ? "overtaken" : "in order") + rows[overtakes] + "  " +
+                     verdict(least[overtakes] >= 0.9) + "\n";
     }
     expect_table("jitter", table);
+    const FlowOptions delay = with_jitter(calm(kOperations[0], cc::Policy::delay), true);
+    const FlowOptions adaptive = with_jitter(calm(kOperations[0], cc::Policy::adaptive), true);
+    EXPECT_EQ(run_flows(delay, 1).time, run_flows(adaptive, 1).time);
 }
 
 std::string beside_tcp(cc::Policy policy, TcpKind kind, double products) {

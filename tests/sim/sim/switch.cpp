@@ -48,6 +48,7 @@ void Switches::attach(uint32_t endpoint, uint32_t at_switch, const Output& towar
 void Switches::join(uint32_t a, uint32_t b, const Output& each_way) {
     outputs_[add_output(a, each_way)].next_switch = b;
     outputs_[add_output(b, each_way)].next_switch = a;
+    ways_.clear();
 }
 
 void Switches::add_neighbour(Neighbour& n, const std::vector<uint32_t>& endpoints) {
@@ -84,17 +85,25 @@ uint32_t Switches::distance(uint32_t from, uint32_t to) const {
     return reached[to];
 }
 
+/// Returns the outputs that are on a shortest path from a switch to another one.
+const std::vector<uint32_t>& Switches::ways(uint32_t from, uint32_t to) {
+    const auto [it, added] = ways_.try_emplace({from, to});
+    if (!added) return it->second;
+    const uint32_t length = distance(from, to);
+    for (const uint32_t out : of_switch_[from]) {
+        const uint32_t s = outputs_[out].next_switch;
+        if (s != kNone && distance(s, to) + 1 == length) it->second.push_back(out);
+    }
+    return it->second;
+}
+
 /// Selects one of the outputs that are on a shortest path to endpoint `to`.
 uint32_t Switches::choose(uint32_t at_switch, uint32_t to, const std::vector<uint8_t>& frame) {
     const uint32_t home = home_.at(to);
     if (home == at_switch) return last_hop_.at(to);
-    const uint32_t length = distance(at_switch, home);
-    std::vector<uint32_t> equal;
-    for (const uint32_t out : of_switch_[at_switch]) {
-        const uint32_t s = outputs_[out].next_switch;
-        if (s != kNone && distance(s, home) + 1 == length) equal.push_back(out);
-    }
-    return equal[by_packet_ ? rng_.below(equal.size()) : flow_hash(frame) % equal.size()];
+    const std::vector<uint32_t>& equal = ways(at_switch, home);
+    if (by_packet_) return equal[rng_.below(equal.size())];
+    return equal.size() == 1 ? equal[0] : equal[flow_hash(frame) % equal.size()];
 }
 
 void Switches::enter(uint32_t from, uint32_t to, Nanos at, Frame frame) {

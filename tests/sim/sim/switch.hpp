@@ -5,6 +5,7 @@
 #pragma once
 
 #include <deque>
+#include <map>
 #include <queue>
 #include <vector>
 
@@ -77,6 +78,7 @@ private:
     };
     uint32_t choose(uint32_t at_switch, uint32_t to, const std::vector<uint8_t>& frame);
     uint32_t distance(uint32_t from, uint32_t to) const;
+    const std::vector<uint32_t>& ways(uint32_t from, uint32_t to);
     void forward(Hop hop, const Deliver& deliver);
     uint32_t add_output(uint32_t at_switch, const Output& o);
 
@@ -86,6 +88,7 @@ private:
     std::vector<std::vector<uint32_t>> of_switch_;  ///< outputs per switch
     /// Per endpoint: the output to the endpoint, and the switch of the endpoint.
     std::unordered_map<uint32_t, uint32_t> last_hop_, home_;
+    std::map<std::pair<uint32_t, uint32_t>, std::vector<uint32_t>> ways_;  ///< results of ways()
     std::vector<Neighbour*> neighbours_;
     std::unordered_map<uint32_t, Neighbour*> neighbour_at_;  ///< by endpoint
     std::priority_queue<Hop> hops_;
