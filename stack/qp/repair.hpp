@@ -50,7 +50,7 @@ public:
     /// Like patience(), for a packet behind at most `ahead` of `in_flight` packets in the network's queues. `loaded` is the
     /// round-trip time with `in_flight` packets in these queues, or 0 if not known.
     Nanos patience(uint32_t ahead, uint32_t in_flight, uint32_t loaded) const {
-        const Nanos queued = std::max(Nanos{2} * smoothed_, Nanos{loaded} * 5 / 8);
+        const Nanos queued = std::max(Nanos{2} * smoothed_, Nanos{loaded});
         if (ahead >= in_flight) return std::max(patience(), queued);
         return Nanos{2} * shortest_ + kLeast + queued * ahead / in_flight;
     }

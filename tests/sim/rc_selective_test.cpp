@@ -137,6 +137,7 @@ TEST_F(Selective, TheAnswerToAProbeReportsThePacketWhoseNakWasLost) {
 
 // The only round trip was measured while queues were long. All later round trips lose a packet.
 TEST_F(Selective, ARepairAfterAProbeShowsThatTheRoundTripIsShort) {
+    path.timeout = 18;  // about one second
     join();
     write(1);
     world.run_for(1'000'000);
