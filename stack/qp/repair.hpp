@@ -40,7 +40,8 @@ public:
         const Nanos sample = (now - (Nanos{started_high_} << 32 | started_)) & kTimeMask;
         if (sample <= kLongest) take(std::max(uint32_t(sample), 1u));
     }
-    /// Called with the round trip of a packet that was sent again. Its first transmission must have been lost.
+    /// Called with the round trip of a packet that was sent again. The first transmission of the packet must have been lost, not
+    /// late.
     void take_repair(uint32_t sample) { shortest_ = std::min(shortest_, std::max(sample, 1u)); }
     /// Returns the time after which an ACK is unlikely to arrive any more: a few round trips plus the granularity of the timer.
     Nanos patience() const { return Nanos{2} * smoothed_ + std::max<Nanos>(Nanos{4} * deviation_, kLeast); }
