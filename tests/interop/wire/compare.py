@@ -21,6 +21,18 @@ def is_rc(packet):
     return opcode(packet) in OPCODES
 
 
+def first_copies(found):
+    """Returns the packets without requests that were sent again. If the scheduler stops the engine for a few round trips, the engine
+    may repeat a packet, and the repeated packet requests an acknowledgement."""
+    seen, out = set(), []
+    for packet in found:
+        key = tuple(packet[f] for f in ('infiniband.bth.destqp', 'infiniband.bth.psn', 'infiniband.bth.opcode'))
+        if key not in seen or opcode(packet) not in REQUESTS:
+            out.append(packet)
+        seen.add(key)
+    return out
+
+
 @dataclasses.dataclass(frozen=True)
 class Field:
     """One row of the table. `value` is a function that returns the text to compare. '' means that a packet does not
