@@ -264,7 +264,8 @@ void measure(const Context& ctx, Qp& qp, Psn psn) {
     qp.counters.tx_bytes += bytes;
     if (again) [[unlikely]]
         count_again(ctx, qp, r, part, turn);
-    if ((ack_request || !rq.round_trip.known()) && !again) measure(ctx, qp, r.first_psn + part.packet);
+    const bool first = request == AckRequest::if_due && !rq.round_trip.known();  // never true for UC and UD
+    if ((ack_request || first) && !again) measure(ctx, qp, r.first_psn + part.packet);
     return Step::done;
 }
 

@@ -21,6 +21,13 @@ struct Selective : PuppetTest {
         puppet.send_ack(psn, 1);
         ASSERT_EQ(a.wait_status(), WcStatus::success);
     }
+    /// Reports the packet as missing and answers nothing to its repair. Waits for the probe, which must follow within `most`.
+    void lose_with_repair(uint32_t psn, uint32_t msn, Nanos most = 1'000'000) {
+        puppet.send_ack(psn, msn, kNakSequence);
+        ASSERT_EQ(psns(puppet.listen(10'000)), range(psn, 1));
+        const auto probe = puppet.next(most);
+        ASSERT_TRUE(probe && probe->psn() == psn);
+    }
 };
 
 TEST_F(Selective, TheMissingPacketAloneIsSentAgainAndNewOnesGoOn) {
@@ -124,10 +131,7 @@ TEST_F(Selective, TheAnswerToAProbeReportsThePacketWhoseNakWasLost) {
     join();
     exchange(0x100);
     write(8);
-    puppet.send_ack(0x103, 1, kNakSequence);
-    ASSERT_EQ(psns(puppet.listen(10'000)), range(0x103, 1));
-    const auto probe = puppet.next(1'000'000);
-    ASSERT_TRUE(probe && probe->psn() == 0x103);
+    lose_with_repair(0x103, 1);
     world.run_for(60'000);      // a round trip
     puppet.send_ack(0x104, 1);  // 0x105 was sent long before the probe
     EXPECT_EQ(psns(puppet.listen(10'000)), range(0x105, 1));
@@ -144,10 +148,7 @@ TEST_F(Selective, ARepairAfterAProbeShowsThatTheRoundTripIsShort) {
     puppet.send_ack(0x100, 1);
     ASSERT_EQ(a.wait_status(), WcStatus::success);
     write(8);
-    puppet.send_ack(0x102, 1, kNakSequence);
-    ASSERT_EQ(psns(puppet.listen(10'000)), range(0x102, 1));
-    const auto probe = puppet.next(10'000'000);
-    ASSERT_TRUE(probe && probe->psn() == 0x102);
+    lose_with_repair(0x102, 1, 10'000'000);
     for (const uint32_t lost : {0x104u, 0x106u}) {
         puppet.send_ack(lost, 1, kNakSequence);
         ASSERT_EQ(psns(puppet.listen(10'000)), range(lost, 1));
@@ -164,11 +165,7 @@ TEST_F(Selective, ALossOfAFirstPacketIsRepairedBeforeTheTimeoutEvenIfTheRepairIs
     path.timeout = 18;  // about one second
     join();
     write(8);
-    puppet.send_ack(0x103, 0, kNakSequence);
-    ASSERT_EQ(psns(puppet.listen(10'000)), range(0x103, 1));
-    const auto probe = puppet.next(1'000'000);
-    ASSERT_TRUE(probe);
-    EXPECT_EQ(probe->psn(), 0x103u);
+    lose_with_repair(0x103, 0);
     puppet.send_ack(0x107, 1);
     EXPECT_EQ(a.wait_status(), WcStatus::success);
 }

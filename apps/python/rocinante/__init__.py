@@ -131,6 +131,7 @@ class Rocid:
             end = time.monotonic() + timeout
             while not _listens(port) and begun.poll() is None and time.monotonic() < end:
                 time.sleep(0.02)
+            done = None
             if begun.poll() is None:
                 done = self.run(client, timeout)
                 if done.returncode == 0 and begun.wait(timeout) == 0:
@@ -138,7 +139,7 @@ class Rocid:
             begun.kill()
             begun.wait()
             said.seek(0)
-            ended = f'{client[0]}: {done.returncode}\n{done.stdout}\n' if 'done' in locals() else ''
+            ended = f'{client[0]}: {done.returncode}\n{done.stdout}\n' if done else ''
             raise Error(f'{ended}{server[0]}: {begun.returncode}\n{said.read()}')
 
     def _ask(self, *words):
