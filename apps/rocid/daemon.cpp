@@ -16,6 +16,7 @@
 #include <nlohmann/json.hpp>
 
 #include "addresses.hpp"
+#include "huge_registered.hpp"
 #include "icrc_kernel.hpp"
 #include "machine.hpp"
 #include "metrics_text.hpp"
@@ -186,6 +187,7 @@ void Daemon::begin() {
     check_cpus(config_);
     check_machine(needs_of(unsigned(config_.engine.count)));
     check_icrc_kernel();
+    huge_page_error_ = try_huge_page();
     socket_ = std::make_unique<ControlSocket>(config_.socket, uint32_t(config_.socket_mode), session_handler(), reaper_);
     if (!config_.socket_group.empty()) give_to_group(config_.socket, config_.socket_group);
     socket_->watch(signals_, [this] { on_signal(); });
@@ -383,6 +385,7 @@ std::string Daemon::status_json() const {
                    {"merged", e.merged.load()},
                    {"by_lcore", e.by_lcore.load()}};
     j["icrc"] = icrc_kernel();
+    j["registered_huge_pages"] = huge_registered_text(huge_page_error_);
     j["letting_go"] = reaper_.pending();
     j["poisoned_regions"] = SigbusGuard::instance().poisoned();
     j["pid"] = getpid();

@@ -58,6 +58,7 @@ private:
     Config config_;  ///< without the devices whose port could not be opened
     const RunOptions options_;
     const int signals_;
+    int huge_page_error_ = 0;  ///< the result of try_huge_page() at the start
     bool stop_ = false;
     int gsi_wake_ = -1;  ///< readable when management datagrams wait for the conductor
 

@@ -45,6 +45,26 @@ void adopt(benchmark::State& state) {
 }
 BENCHMARK(adopt)->Arg(4 << 10)->Arg(64 << 10)->Arg(1 << 20)->Arg(16 << 20)->Arg(1 << 30)->Unit(benchmark::kMicrosecond);
 
+/// Registers 1 GiB of touched memory in steps, each step by its own registration.
+void adopt_in_steps(benchmark::State& state) {
+    constexpr size_t kBytes = 1 << 30;
+    const auto step = static_cast<size_t>(state.range(0));
+    std::vector<Piece> pieces;
+    for (auto _ : state) {
+        state.PauseTiming();
+        char* p = map_touched(kBytes);
+        std::vector<uint64_t> tokens(kBytes / step);
+        state.ResumeTiming();
+        for (size_t i = 0; i < tokens.size(); i++) check(acquire(p + i * step, step, true, pieces, tokens[i]), pieces);
+        state.PauseTiming();
+        for (const uint64_t token : tokens) release(token);
+        ::munmap(p, kBytes);
+        state.ResumeTiming();
+    }
+    state.SetBytesProcessed(state.iterations() * int64_t{kBytes});
+}
+BENCHMARK(adopt_in_steps)->Arg(2 << 20)->Arg(4 << 20)->Unit(benchmark::kMillisecond);
+
 /// Registers new heap buffers of 4 KiB one after the other. Each buffer is on two pages. The first of these pages is
 /// registered already, because the previous buffer is on it too.
 void adopt_heap_buffer(benchmark::State& state) {

@@ -73,6 +73,7 @@ uint64_t PageView::untouched_bytes(uint64_t address, uint64_t length) const {
     scan.end = address + length;
     scan.found = reinterpret_cast<uint64_t>(&first);
     scan.most_found = 1;
+    scan.most_pages = 1;  // otherwise the kernel walks to the end of the first run of touched pages
     scan.any_of = scan.returned = kIsPresent | kIsSwapped;
     const int n = fd_ ? ::ioctl(fd_.get(), kScan, &scan) : -1;
     if (n < 0) return 0;

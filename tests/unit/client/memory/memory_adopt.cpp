@@ -2,10 +2,12 @@
 /// change.
 
 #include <malloc.h>
+#include <sys/ioctl.h>
 #include <sys/syscall.h>
 
 #include <atomic>
 #include <cerrno>
+#include <cstdarg>
 #include <fstream>
 #include <random>
 #include <string>
@@ -107,6 +109,30 @@ struct Collapses {
 extern "C" int madvise(void* address, size_t length, int advice) noexcept {
     const int result = static_cast<int>(::syscall(SYS_madvise, address, length, advice));
     if (advice == kCollapse) ++(result == 0 ? collapses.made : collapses.denied);
+    return result;
+}
+
+namespace {
+
+/// The start of struct pm_scan_arg of <linux/fs.h>.
+struct Scan {
+    uint64_t size, flags, start, end, walk_end;
+};
+std::atomic<uint64_t> bytes_walked{0};
+
+}  // namespace
+
+/// Replaces the C library's ioctl(), also for calls from the library under test. Sums the bytes that PAGEMAP_SCAN has walked.
+extern "C" int ioctl(int fd, unsigned long request, ...) noexcept {
+    va_list list;
+    va_start(list, request);
+    void* argument = va_arg(list, void*);
+    va_end(list);
+    const int result = static_cast<int>(::syscall(SYS_ioctl, fd, request, argument));
+    if (_IOC_TYPE(request) == 'f' && _IOC_NR(request) == 16 && result >= 0) {
+        const auto* scan = static_cast<const Scan*>(argument);
+        bytes_walked += scan->walk_end - scan->start;
+    }
     return result;
 }
 
@@ -218,6 +244,21 @@ TEST(Adopt, ArenaHeadsAreNotLookedForInUntouchedPages) {
     Registration r(p, bytes);
     ASSERT_TRUE(r.all_shared());
     EXPECT_EQ(allocated(r.pieces[0]), 0u);
+    r.end();
+    ::munmap(p, bytes);
+}
+
+// The kernel needs a time in proportion to the walked bytes. A walk to the end per step would make the registration of
+// many touched pages quadratic.
+TEST(Adopt, TouchedPagesAreWalkedOnce) {
+    const size_t bytes = 64 << 20;
+    char* p = map_anonymous(bytes);
+    fill(p, bytes);
+    bytes_walked = 0;
+    Registration r(p, bytes);
+    ASSERT_TRUE(r.all_shared());
+    EXPECT_LE(bytes_walked, bytes);
+    EXPECT_TRUE(filled(p, bytes));
     r.end();
     ::munmap(p, bytes);
 }
