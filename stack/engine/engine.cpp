@@ -203,7 +203,8 @@ uint32_t Engine::Impl::serve(qp::Qp& qp) {
         qp::flush_queues(ctx, qp);
         return qp.requester.queue.tail() + qp.rq_cursor.consumed - before;
     }
-    const uint32_t sent = qp.has_work ? qp::send_requests(ctx, qp, quantum(qp, ctx.requesters.contended())) : 0;
+    const bool works = qp.has_work && !qp::all_requests_sent(qp);
+    const uint32_t sent = works ? qp::send_requests(ctx, qp, quantum(qp, ctx.requesters.contended())) : 0;
     qp::report_drained(ctx, qp);
     return sent;
 }
@@ -308,7 +309,7 @@ void Engine::Impl::settle_sleepers() {
 
 /// Returns true if a requester whose turn has ended has work for another turn at once.
 bool Engine::Impl::has_more(const qp::Qp& qp, uint32_t worked) const {
-    return flushing(qp) ? worked != 0 : qp.has_work && qp::has_requests(ctx, qp);
+    return flushing(qp) ? worked != 0 : qp.has_work && !qp::all_requests_sent(qp) && qp::has_requests(ctx, qp);
 }
 
 /// Returns true if a requester without requests remains on the run queue.

@@ -86,8 +86,6 @@ void admit(Qp& qp, SendRecord& r) {
     r.fence = (w.send_flags & abi::kSendFence) != 0;
 }
 
-bool ClientQueue::posted(const Qp& qp) { return qp.spec.sq.depth != 0 && qp.spec.sq.posted(qp.requester.queue.fetched()); }
-
 bool ClientQueue::arm_doorbell(Qp& qp) {
     if (qp.spec.sq.depth == 0) return false;
     rings::announce_idle(qp.spec.sq);

@@ -28,6 +28,11 @@ void begin_rendezvous(Context& ctx, Qp& qp, const TagEntry& entry, const wire::P
 uint32_t send_requests(Context& ctx, Qp& qp, uint32_t quantum);
 /// Returns true if send_requests() would send a packet now, provided that the port accepts frames.
 bool has_requests(const Context& ctx, const Qp& qp);
+/// Returns true if send_requests() would find nothing to do: all posted requests are sent, and none must be sent again. The
+/// engine calls this function for each QP that remains on the run queue without work.
+inline bool all_requests_sent(const Qp& qp) {
+    return qp.requester.queue.all_sent() && !qp.requester.window.repair_due() && !posted(qp);
+}
 /// Returns true if the congestion controller delays the QP. In this case, also sets the QP's timer, which adds the QP to the
 /// run queue again.
 bool hold_back(Context& ctx, Qp& qp);

@@ -21,7 +21,7 @@ concept WorkSource = requires(Context& ctx, Qp& qp, const SendRecord& r) {
 
 /// The client's send queue (fetch.cpp). completion.cpp writes its completions.
 struct ClientQueue {
-    static bool posted(const Qp& qp);
+    static bool posted(const Qp& qp) { return qp.spec.sq.depth != 0 && qp.spec.sq.posted(qp.requester.queue.fetched()); }
     static bool fetch(Qp& qp, uint32_t most);
     static bool arm_doorbell(Qp& qp);
     static void report(Context& ctx, Qp& qp, const SendRecord& r, abi::WcStatus status, abi::Reason reason);
@@ -37,7 +37,7 @@ static_assert(WorkSource<ClientQueue> && WorkSource<MatchedRendezvous>);
 
 /// Calls `use` with the source of the QP's send work.
 template <class Use>
-inline decltype(auto) with_source(const Qp& qp, Use&& use) {
+[[gnu::always_inline]] inline decltype(auto) with_source(const Qp& qp, Use&& use) {
     if (qp.tags == nullptr) [[likely]]
         return use(ClientQueue{});
     return use(MatchedRendezvous{});
@@ -49,7 +49,7 @@ inline bool fetch(Qp& qp, uint32_t most) {
     return with_source(qp, [&](auto source) { return source.fetch(qp, most); });
 }
 /// Returns true if there is work that was not fetched yet.
-inline bool posted(const Qp& qp) {
+[[gnu::always_inline]] inline bool posted(const Qp& qp) {
     return with_source(qp, [&](auto source) { return source.posted(qp); });
 }
 /// Called when all posted work is fetched. After this call, the client rings the doorbell for each post (see SqShared in
