@@ -68,17 +68,19 @@ def make_root(folder, ours=True):
 
 
 class Pod:
-    """A container with a shell. The shell executes one command after the other."""
+    """A container with a shell. The shell executes one command after the other. If `group` is not None, the processes of
+    the container are in this control group (memory_cases.Group)."""
 
-    def __init__(self, namespace, address, root, *options, etc=''):
+    def __init__(self, namespace, address, root, *options, etc='', user=1000, group=None):
         self.address, self.namespace = address, namespace
         self.output = tempfile.TemporaryFile(mode='w+', errors='replace')
         limits = [word for limit in LIMITS for word in ('--ulimit', limit)]
         podman = ['podman', 'run', '-i', '--rm', '--rootfs', '--cgroups=disabled', '--runtime', 'crun', *limits, '--cap-drop=ALL',
-                  '--security-opt', 'no-new-privileges', '--user', '1000:1000', '--env', 'HOME=/tmp', '--env', 'XDG_RUNTIME_DIR=/tmp',
+                  '--security-opt', 'no-new-privileges', '--user', f'{user}:{user}', '--env', 'HOME=/tmp', '--env', 'XDG_RUNTIME_DIR=/tmp',
                   '--network', f'ns:/run/netns/{namespace}', *map(str, options), str(root), '/bin/sh']
-        self.process = subprocess.Popen(['unshare', '--mount', 'sh', '-c', PODMAN, 'sh', str(etc), *podman], stdin=subprocess.PIPE, stdout=self.output,
-                                        stderr=subprocess.STDOUT, text=True)
+        command = ['unshare', '--mount', 'sh', '-c', PODMAN, 'sh', str(etc), *podman]
+        self.process = subprocess.Popen(group.command(command) if group else command, stdin=subprocess.PIPE, stdout=self.output, stderr=subprocess.STDOUT,
+                                        text=True)
         self.number = itertools.count(1)
 
     def said(self):

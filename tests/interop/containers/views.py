@@ -1,7 +1,8 @@
 """Containers that have nothing of Rocinante in their images. Libraries, /sys and /dev come from `roci view`.
 
 Sidecar form: a second container of each pod runs rocid and `roci view --watch`. Host form: the machine runs rocid; one container has the mounts that
-`roci view` prints, the other asks for the CDI device rocinante/verbs.
+`roci view` prints, the other asks for the CDI device rocinante/verbs. Strangers: two containers of different users use the rocid of a third user, which
+runs in a third container with 256 MiB.
 """
 import pathlib
 import re
@@ -12,6 +13,7 @@ import tempfile
 import pods
 import hosts
 import lab
+from memory_cases import LIMIT, MIB, Group, missing
 
 CONFIG = r'[[device]]\nname = \"roci0\"\nport = \"udp\"\ninterface = \"wire0\"\n'
 PORT = 18740
@@ -38,10 +40,10 @@ class Form(pods.Pods):
             raise
         return self
 
-    def pod(self, host, kind, *options, ours=False, etc=''):
+    def pod(self, host, kind, *options, ours=False, **more):
         root = self.folder / f'{kind}{host.number}'
         pods.make_root(root, ours)
-        pod = pods.Pod(host.namespace, host.ipv4, root, *options, etc=etc)
+        pod = pods.Pod(host.namespace, host.ipv4, root, *options, **more)
         self.stack.callback(pod.close)
         return pod
 
@@ -51,14 +53,19 @@ class Sidecars(Form):
         return [self.application(host) for host in (self.net.a, self.net.b)]
 
     def application(self, host):
+        return self.pod(host, 'app', *self.sidecar(host, CONFIG))
+
+    def sidecar(self, host, config, **more):
+        """Starts rocid and `roci view` in a container. Returns the options of podman for the containers that use them."""
         socket, view = (folder_for_all(self.folder, f'{name}{host.number}') for name in ('socket', 'view'))
-        side = self.pod(host, 'side', '-v', f'{socket}:/run/rocinante', '-v', f'{view}:/view', ours=True)
-        side.must(f'printf "{CONFIG}" >/tmp/rocid.toml')
+        side = self.pod(host, 'side', '-v', f'{socket}:/run/rocinante', '-v', f'{view}:/view', ours=True, **more)
+        side.must(f'printf "{config}" >/tmp/rocid.toml')
         side.must('rocid --config /tmp/rocid.toml >/tmp/log 2>&1 & for n in 1 2 3 4 5 6 7 8 9; do roci status && break; sleep 0.3; done; '
                   'roci status || cat /tmp/log')
         side.must('roci view /view --watch --host-network >/tmp/view 2>&1 & until [ -L /view/dev/infiniband/roci0 ]; do sleep 0.1; done')
         mounts = [f'{socket}:/run/rocinante:ro', f'{view}/sys/class:/sys/class:ro', f'{view}/dev/infiniband:/dev/infiniband:ro', f'{view}/lib:/opt/rocinante:ro']
-        return self.pod(host, 'app', *(word for mount in mounts for word in ('-v', mount)), '-e', 'LD_LIBRARY_PATH=/opt/rocinante')
+        self.side = side
+        return [*(word for mount in mounts for word in ('-v', mount)), '-e', 'LD_LIBRARY_PATH=/opt/rocinante']
 
 
 class OnHost(Form):
@@ -76,6 +83,27 @@ class OnHost(Form):
         if printed[:2] != ['podman', 'run'] or printed[-1] != 'IMAGE':
             raise hosts.Failure(done.stdout)
         return [self.pod(self.net.a, 'app', *printed[2:-1]), self.pod(self.net.b, 'app', '--device', 'rocinante/verbs=all', etc=etc)]
+
+
+class Strangers(Sidecars):
+    """rocid, which has two devices on the loopback, and both applications each have their own user and control group."""
+    USERS = (1000, 1001)
+
+    def applications(self):
+        self.own = self.stack.enter_context(Group('rocid', LIMIT))
+        self.groups = [self.stack.enter_context(Group(f'user{user}')) for user in self.USERS]
+        options = self.sidecar(self.net.a, r'[rocid]\nsocket_mode = 0o666\n', user=1002, group=self.own)
+        return [self.pod(host, 'app', *options, user=user, group=group) for host, user, group in zip((self.net.a, self.net.b), self.USERS, self.groups)]
+
+
+def each_pays_for_its_own(both):
+    """Each of two users registers 1 GiB and moves its halves to the other user's memory and back. rocid has 256 MiB."""
+    moved = [perftest(devices, '-s 536870912 -n 5 -b')(both) for devices in (('roci0', 'roci1'), ('roci1', 'roci0'))]
+    paid = [group.peak_bytes() for group in both.groups]
+    if min(paid) < 1024 * MIB or both.own.killed():
+        raise hosts.Failure(f'the users paid for {[n // MIB for n in paid]} MiB; {both.own.killed()} processes of rocid were killed for want of memory')
+    both.side.must('roci status')
+    return f'{moved[-1]}; the users paid for {[n // MIB for n in paid]} MiB, rocid for {both.own.peak_bytes() // MIB} MiB at most'
 
 
 def nothing_of_ours(both):
@@ -102,10 +130,10 @@ def cannot_write(both):
             raise hosts.Failure(said)
 
 
-def perftest(devices):
+def perftest(devices, words='-n 500'):
     def body(both):
-        server, client = (f'ib_write_bw -d {device} -x 1 -F -n 500 -p {PORT}' for device in devices)
-        rows = [line.split() for line in both.pair(server, f'{client} {both.left.address}', PORT).splitlines() if re.match(r'^\s+65536\s', line)]
+        server, client = (f'ib_write_bw -d {device} -x 1 -F {words} -p {PORT}' for device in devices)
+        rows = [line.split() for line in both.pair(server, f'{client} {both.left.address}', PORT).splitlines() if re.match(r'^\s+\d+\s+\d+\s+[\d.]+', line)]
         if not rows:
             raise hosts.Failure('no result line')
         return ' '.join(rows[-1])
@@ -117,4 +145,5 @@ def cases(name, devices):
                                                           ('the view is read-only', cannot_write), ('ib_write_bw', perftest(devices)))]
 
 
-FORMS = [(Sidecars, cases('sidecar', ('roci0', 'roci0'))), (OnHost, cases("host's socket and CDI", ('roci0', 'roci1')))]
+STRANGERS = [('strangers: each pays for its 1 GiB, rocid has 256 MiB', each_pays_for_its_own)] if not missing() else []
+FORMS = [(Sidecars, cases('sidecar', ('roci0', 'roci0'))), (OnHost, cases("host's socket and CDI", ('roci0', 'roci1'))), (Strangers, STRANGERS)]
