@@ -77,7 +77,7 @@ int ibv_query_gid(ibv_context* context, uint8_t port, int index, ibv_gid* gid) {
 
 int _ibv_query_gid_ex(ibv_context* context, uint32_t port, uint32_t index, ibv_gid_entry* entry, uint32_t flags,
                       size_t entry_size) {
-    if (flags != 0) return refuse(EOPNOTSUPP);
+    if (flags != 0) return refuse(EINVAL);
     ibv_gid_entry found{};
     if (const int err = find_entry(context, port, index, true, found); err != 0) return refuse(err);
     std::memset(static_cast<void*>(entry), 0, entry_size);
@@ -87,7 +87,7 @@ int _ibv_query_gid_ex(ibv_context* context, uint32_t port, uint32_t index, ibv_g
 
 ssize_t _ibv_query_gid_table(ibv_context* context, ibv_gid_entry* entries, size_t max_entries, uint32_t flags,
                              size_t entry_size) {
-    if (flags != 0) return -refuse(EOPNOTSUPP);
+    if (flags != 0) return -refuse(EINVAL);
     Context& c = *Context::from(context);
     std::unique_ptr<roci::abi::QueryGidTableReply> table;
     if (const int err = read_table(c, table); err != 0) return -refuse(err);

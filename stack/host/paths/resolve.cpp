@@ -19,7 +19,8 @@ Outcome check_vector(const DeviceConfig& device, const abi::AhAttr& av) {
     if (av.is_global == 0) return fail(EINVAL, "address without GRH: RoCE addresses are GIDs, set is_global = 1 and grh.dgid");
     if (av.port_num != kPortNumber) return fail(EINVAL, "address with port_num {}: the device has port 1 only", av.port_num);
     if (av.sgid_index >= device.gids.size() || device.gids[av.sgid_index].is_zero()) {
-        return fail(EINVAL, "sgid_index {} is empty; {} has GIDs 0 to {}", av.sgid_index, device.name,
+        const int error = av.sgid_index < gid_table_length(device) ? ENODATA : EINVAL;  // as the kernel's uverbs
+        return fail(error, "sgid_index {} is empty; {} has GIDs 0 to {}", av.sgid_index, device.name,
                     int64_t(device.gids.size()) - 1);
     }
     return done();

@@ -10,6 +10,9 @@
 
 namespace verbs_test {
 
+/// Returns true if the rows run on Soft-RoCE.
+inline bool elsewhere() { return std::getenv("ROCI_OTHER_PROVIDER") != nullptr; }
+
 /// The way in which a verb reports an error.
 enum class Way : uint8_t {
     value,    ///< the verb returns the errno and also sets errno

@@ -256,7 +256,7 @@ TEST_F(MemoryTest, AddressesThatLeadNowhere) {
         return call(Op::create_ah, abi::CreateAhRequest{p, 0, av});
     };
     EXPECT_EQ(with([](abi::AhAttr& a) { a.is_global = 0; }).error, EINVAL) << "RoCE has no LIDs";
-    EXPECT_EQ(with([](abi::AhAttr& a) { a.sgid_index = 1; }).error, EINVAL) << "an empty entry";
+    EXPECT_EQ(with([](abi::AhAttr& a) { a.sgid_index = 1; }).error, ENODATA) << "an empty entry";
     EXPECT_EQ(with([](abi::AhAttr& a) { a.sgid_index = 200; }).error, EINVAL);
     EXPECT_EQ(with([](abi::AhAttr& a) { a.sgid_index = 0; }).error, EINVAL) << "IPv6 to IPv4";
     EXPECT_EQ(with([](abi::AhAttr& a) { a.port_num = 2; }).error, EINVAL);

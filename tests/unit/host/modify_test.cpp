@@ -105,7 +105,7 @@ TEST_F(ModifyTest, AttributeRulesAndValuesAreChecked) {
     fails(
         to_rtr(), [](Step& s) { s.attr.ah.is_global = 0; }, EINVAL, "GRH");
     fails(
-        to_rtr(), [](Step& s) { s.attr.ah.sgid_index = 9; }, EINVAL, "sgid_index");
+        to_rtr(), [](Step& s) { s.attr.ah.sgid_index = 9; }, ENODATA, "sgid_index");
     fails(
         to_rtr(), [](Step& s) { s.attr.ah.dgid.raw[12] = 224; }, EINVAL, "multicast");
     fails(
