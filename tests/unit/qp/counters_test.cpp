@@ -29,6 +29,7 @@ The unit test `unit_qp` generates this page from the tables in `stack/qp/counter
   It writes all other counters at once.
 
 All counters are 0 when rocid starts. A counter of a device is the sum over all QPs of the device, including destroyed ones.
+An engine is the transport of one lcore. The conductor is the thread of rocid that executes the calls of programs and rdma_cm.
 
 )";
 
