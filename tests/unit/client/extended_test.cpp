@@ -1,4 +1,5 @@
 // Tests of the extended interfaces ibv_cq_ex and ibv_qp_ex.
+#include "newer.hpp"
 #include "rings_fixture.hpp"
 
 namespace roci::test {
