@@ -9,21 +9,22 @@ struct Capabilities {
     // values of enum ibv_device_cap_flags
     static constexpr uint64_t kCurrentStateMod = 1 << 7, kPortActiveEvent = 1 << 10, kSysImageGuid = 1 << 11,
                               kRcRnrNakGen = 1 << 12, kSrqResize = 1 << 13, kMemoryWindow = 1 << 17, kUdIpChecksum = 1 << 18,
-                              kXrc = 1 << 20, kMemoryManagement = 1 << 21, kWindowType2B = 1 << 24;
+                              kXrc = 1 << 20, kMemoryManagement = 1 << 21, kWindowType2B = 1 << 24,
+                              kFlushGlobal = uint64_t{1} << 38, kAtomicWrite = uint64_t{1} << 40;
     // values of enum ibv_odp_general_caps and ibv_odp_transport_cap_bits
     static constexpr uint32_t kOdp = 1 << 0, kOdpImplicit = 1 << 1;
     static constexpr uint32_t kOdpSend = 1 << 0, kOdpRecv = 1 << 1, kOdpWrite = 1 << 2, kOdpRead = 1 << 3, kOdpAtomic = 1 << 4,
-                              kOdpSrqRecv = 1 << 5;
+                              kOdpSrqRecv = 1 << 5, kOdpFlush = 1 << 6, kOdpAtomicWrite = 1 << 7;
 
     uint64_t device_cap_flags = kCurrentStateMod | kPortActiveEvent | kSysImageGuid | kRcRnrNakGen | kSrqResize | kMemoryWindow |
-                                kUdIpChecksum | kXrc | kMemoryManagement | kWindowType2B;
+                                kUdIpChecksum | kXrc | kMemoryManagement | kWindowType2B | kFlushGlobal | kAtomicWrite;
     // rocid does not map a region with on-demand paging. rocid reads and writes the region through the client's /proc/PID/mem, so
     // the kernel loads each page at the first access.
     uint64_t odp_general = kOdp | kOdpImplicit;
-    uint32_t odp_rc = kOdpSend | kOdpRecv | kOdpWrite | kOdpRead | kOdpAtomic | kOdpSrqRecv;
+    uint32_t odp_rc = kOdpSend | kOdpRecv | kOdpWrite | kOdpRead | kOdpAtomic | kOdpSrqRecv | kOdpFlush | kOdpAtomicWrite;
     uint32_t odp_uc = kOdpSend | kOdpRecv | kOdpWrite | kOdpSrqRecv;
     uint32_t odp_ud = kOdpSend | kOdpRecv | kOdpSrqRecv;
-    uint32_t odp_xrc = kOdpSend | kOdpWrite | kOdpRead | kOdpAtomic | kOdpSrqRecv;
+    uint32_t odp_xrc = kOdpSend | kOdpWrite | kOdpRead | kOdpAtomic | kOdpSrqRecv | kOdpFlush | kOdpAtomicWrite;
     uint64_t max_mr_size = ~uint64_t{0};
     uint64_t page_size_cap = 0xfffff000;
     uint64_t clock_khz = 1'000'000;  ///< Cqe::timestamp counts nanoseconds

@@ -25,8 +25,10 @@ enum Access : uint32_t {
     kMwBind = 1 << 4,
     kZeroBased = 1 << 5,
     kOnDemand = 1 << 6,
+    kFlushGlobal = 1 << 8,
+    kFlushPersistent = 1 << 9,
 };
-inline constexpr uint32_t kRemoteRights = kRemoteWrite | kRemoteRead | kRemoteAtomic;
+inline constexpr uint32_t kRemoteRights = kRemoteWrite | kRemoteRead | kRemoteAtomic | kFlushGlobal;
 
 /// Memory of a client that rocid has mapped from a file, usually a memfd. If the client truncates the file, rocid's SIGBUS guard
 /// marks the region as poisoned, and accesses to the region then fail.
@@ -210,6 +212,25 @@ inline bool inside(const MemoryRegion& r, uint64_t va, uint64_t length) {
     return offset <= r.length && length <= r.length - offset;
 }
 
+/// Checks that a QP of protection domain `pd` may use `key` with all rights of `needed`. The order of the checks is key, PD,
+/// rights. `out` is the region or window of the key. `use` is as for check().
+inline Fault check_key(const KeyTable& table, Key key, uint32_t pd, uint32_t qpn, uint32_t needed, const MemoryRegion*& out,
+                       WindowUse& use) {
+    out = nullptr;
+    const MemoryRegion* r = table.in_slot(key);
+    if (r == nullptr) return Fault::bad_key;
+    if (r->is_window) {
+        if ((needed & kRemoteRights) == 0) return Fault::bad_key;
+        use.hold(*r);
+    }
+    if (r->invalidated.load(std::memory_order_seq_cst) || r->key != key) return Fault::bad_key;
+    if (r->pd != pd) return Fault::wrong_pd;
+    if (r->bound_qpn != 0 && r->bound_qpn != qpn) return Fault::wrong_pd;
+    if ((r->access & needed) != needed) return Fault::no_permission;
+    out = r;
+    return Fault::ok;
+}
+
 /// Checks that a QP of protection domain `pd` may access [va, va+length) through `key` with all rights of `needed` (IBA
 /// 10.6.3.3). The order of the checks is key, PD, rights, range.
 ///
@@ -224,16 +245,8 @@ inline Fault check(const KeyTable& table, Key key, uint32_t pd, uint32_t qpn, ui
         return Fault::ok;
     }
     out = nullptr;
-    const MemoryRegion* r = table.in_slot(key);
-    if (r == nullptr) return Fault::bad_key;
-    if (r->is_window) {
-        if ((needed & kRemoteRights) == 0) return Fault::bad_key;
-        use.hold(*r);
-    }
-    if (r->invalidated.load(std::memory_order_seq_cst) || r->key != key) return Fault::bad_key;
-    if (r->pd != pd) return Fault::wrong_pd;
-    if (r->bound_qpn != 0 && r->bound_qpn != qpn) return Fault::wrong_pd;
-    if ((r->access & needed) != needed) return Fault::no_permission;
+    const MemoryRegion* r;
+    if (const Fault f = check_key(table, key, pd, qpn, needed, r, use); f != Fault::ok) return f;
     if (!inside(*r, va, length)) return Fault::out_of_range;
     if (r->is_window) {
         const Key parent = r->parent;

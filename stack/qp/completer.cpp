@@ -262,7 +262,7 @@ void receive_read_response(Context& ctx, Qp& qp, const wire::Packet& p) {
     const uint32_t position = psn_span(r->first_psn, p.psn);
     const uint64_t offset = uint64_t(position) << qp.mtu_shift;
     const bool final = position + 1 == r->packets;
-    const uint64_t asked_for = r->kind == WorkKind::read ? r->length : 0;  // the response to an ATOMIC WRITE is empty
+    const uint64_t asked_for = r->kind == WorkKind::read ? r->length : 0;  // other responses are empty
     const uint32_t expected = uint32_t(std::min<uint64_t>(qp.mtu, asked_for - offset));
     const bool ends = p.info->has(wire::kLast | wire::kOnly);
     // An opcode out of order fails the QP (IBA 9.7.5.1.6).

@@ -20,6 +20,7 @@ namespace roci::qp {
     X(invalidation, "", "SENDs with invalidate whose R_Key is not a memory window of the QP")                \
     X(no_right, "", "requests that the QP's access flags forbid")                                            \
     X(misaligned, "", "atomics whose address is not a multiple of 8")                                        \
+    X(bad_flush, "", "FLUSHes with a reserved placement type or selectivity level")                          \
     X(read_memory_gone, "", "READs whose memory was deregistered before the last response")                  \
     X(wrong_qkey, "", "datagrams with another Q_Key than the QP's")
 

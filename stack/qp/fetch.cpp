@@ -21,6 +21,11 @@ WcStatus measure(const Qp& qp, const abi::SendWqe& w, uint64_t& length) {
         length = kAtomicWriteBytes;
         return w.num_sge == 0 ? WcStatus::success : WcStatus::loc_qp_op_err;
     }
+    if (w.opcode == abi::WrOpcode::flush) {  // the packet has no payload, and `length` is the length of the range
+        length = w.flush_length;
+        if (w.num_sge != 0 || !abi::valid_flush(w.flush)) return WcStatus::loc_qp_op_err;
+        return length <= kMaxMessage ? WcStatus::success : WcStatus::loc_len_err;
+    }
     if (w.num_sge > qp.spec.max_send_sge) return WcStatus::loc_qp_op_err;
     const auto* sge = reinterpret_cast<const abi::Sge*>(&w + 1);
     length = 0;
@@ -45,7 +50,7 @@ WcStatus check_operation(const Qp& qp, const abi::SendWqe& w, const WorkInfo& in
 
 uint32_t packets_for(const Qp& qp, WorkKind kind, uint64_t length) {
     if (kind == WorkKind::local) return 0;
-    if (kind == WorkKind::atomic || length == 0) return 1;
+    if (kind == WorkKind::atomic || kind == WorkKind::flush || length == 0) return 1;
     return uint32_t((length + qp.mtu - 1) >> qp.mtu_shift);
 }
 

@@ -36,13 +36,18 @@ constexpr Reason kFaultReasons[] = {Reason::none,           Reason::invalid_succ
                                     Reason::too_many_reads, Reason::bad_length,         Reason::receive_too_small,
                                     Reason::rkey_unknown,   Reason::lkey_unknown,       Reason::malformed_receive,
                                     Reason::memory_gone,    Reason::invalidation,       Reason::access_flags,
-                                    Reason::misaligned,     Reason::memory_gone,        Reason::wrong_qkey};
+                                    Reason::misaligned,     Reason::bad_flush,          Reason::memory_gone,
+                                    Reason::wrong_qkey};
 static_assert(std::size(kFaultReasons) == size_t(RequestFault::count_));
 
 /// Returns the reason why the first inaccessible SGE is refused, or memory_gone if all SGEs are accessible.
 Reason sge_reason(Context& ctx, Qp& qp, uint32_t pd, std::span<const abi::Sge> sges, uint32_t needed) {
-    for (const abi::Sge& s : sges)
-        if (const Reason r = note_access(ctx, qp, Key{s.lkey}, pd, s.addr, s.length, needed, false); r != Reason::none) return r;
+    for (const abi::Sge& s : sges) {
+        const mem::MemoryRegion* region = nullptr;
+        const mem::Fault fault =
+            mem::check(ctx.shared->keys, Key{s.lkey}, pd, qp.spec.qpn.value, s.addr, s.length, needed, region);
+        if (fault != mem::Fault::ok) return note_access(ctx, qp, {fault, s.lkey, pd, needed, s.addr, s.length}, false);
+    }
     return Reason::memory_gone;
 }
 
@@ -86,23 +91,17 @@ void note(Context& ctx, Qp& qp, Happening what, Psn psn, uint8_t code, abi::Reas
 }
 #endif
 
-abi::Reason note_access(Context& ctx, Qp& qp, Key key, uint32_t pd, uint64_t va, uint64_t length, uint32_t needed, bool remote) {
-    const mem::KeyTable& keys = ctx.shared->keys;
-    mem::WindowUse use;
-    const mem::MemoryRegion* region = nullptr;
-    uint64_t within = va;
-    const mem::Fault fault = mem::check(keys, key, pd, qp.spec.qpn.value, within, length, needed, region, use);
-    if (fault == mem::Fault::ok) return Reason::none;
+abi::Reason note_access(Context& ctx, Qp& qp, const RefusedAccess& refused, bool remote) {
     RefusedAccess& a = journal_of(ctx, qp).access;
-    a = {fault, key.value, pd, 0, needed, 0, va, length, 0, 0};
-    const mem::MemoryRegion* named = keys.in_slot(key);
-    if (named != nullptr && named->key == key) {
+    a = refused;
+    const mem::MemoryRegion* named = ctx.shared->keys.find(Key{a.key});
+    if (named != nullptr) {
         a.region_pd = named->pd;
         a.allowed = named->access;
         a.start = named->iova;
         a.size = named->length;
     }
-    return memory_reason(fault, remote);
+    return memory_reason(a.fault, remote);
 }
 
 abi::Reason note_fault(Context& ctx, Qp& qp, RequestFault fault) {

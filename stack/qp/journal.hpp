@@ -48,9 +48,13 @@ struct JournalEntry {
 /// four fields are 0 if there is no such region.
 struct RefusedAccess {
     mem::Fault fault{};
-    uint32_t key = 0, pd = 0, region_pd = 0;
-    uint32_t needed = 0, allowed = 0;  ///< bits of mem::Access
-    uint64_t va = 0, length = 0, start = 0, size = 0;
+    uint32_t key = 0, pd = 0;
+    uint32_t needed = 0;  ///< bits of mem::Access
+    uint64_t va = 0, length = 0;
+    // The region of the key. If there is none, these fields are 0.
+    uint32_t region_pd = 0;
+    uint32_t allowed = 0;  ///< bits of mem::Access
+    uint64_t start = 0, size = 0;
 };
 
 struct Journal {

@@ -1,5 +1,5 @@
-// The responder's handling of READ, atomics and ATOMIC WRITE. This file checks and executes the requests; respond.cpp sends the
-// responses.
+// The responder's handling of READ, atomics, ATOMIC WRITE and FLUSH. This file checks and executes the requests; respond.cpp
+// sends the responses.
 #include <cstring>
 #include <mutex>
 
@@ -110,8 +110,8 @@ void finish_atomic(Context& ctx, Qp& qp, const wire::Packet& p, uint64_t origina
 
 namespace {
 
-/// Returns the job that answers an ATOMIC WRITE. The response is an empty READ response.
-ResponderJob atomic_write_job(const Qp& qp, Psn psn) {
+/// Returns the job that answers an ATOMIC WRITE or a FLUSH. The response is an empty READ response.
+ResponderJob empty_job(const Qp& qp, Psn psn) {
     ResponderJob job;
     job.first = psn;
     job.msn = qp.responder.sequence.msn().value & kMask24;
@@ -148,7 +148,39 @@ void finish_atomic_write(Context& ctx, Qp& qp, const wire::Packet& p) {
     sequence.end_message();
     sequence.executed();
     count_executed(ctx, qp, Executed::atomic);
-    queue_job(ctx, qp, atomic_write_job(qp, p.psn));
+    queue_job(ctx, qp, empty_job(qp, p.psn));
+}
+
+namespace {
+
+/// Checks the R_Key of a FLUSH and, unless the FLUSH is of the whole region, the range. As with Soft-RoCE, a FLUSH of length 0
+/// needs a valid R_Key; C9-88 exempts only READ and WRITE.
+bool may_flush(Context& ctx, Qp& qp, const wire::Packet& p) {
+    const uint32_t pd = domain_of(ctx, qp, p), rights = flush_rights(p.flush);
+    const mem::MemoryRegion* region = nullptr;
+    mem::WindowUse use;
+    mem::Fault fault = mem::check_key(ctx.shared->keys, p.rkey, pd, qp.spec.qpn.value, rights, region, use);
+    const bool whole = (p.flush & abi::kFlushRegion) != 0;
+    if (fault == mem::Fault::ok && !whole && !mem::inside(*region, p.va, p.dma_length)) fault = mem::Fault::out_of_range;
+    if (fault == mem::Fault::ok) return true;
+    note_access(ctx, qp, {fault, p.rkey.value, pd, rights, p.va, p.dma_length}, true);
+    return false;
+}
+
+}  // namespace
+
+/// The engine has executed all earlier requests of the QP, so their data is in memory that all CPUs share. A fence therefore
+/// makes the data globally visible. No region has the right for persistence (host/objects/memory.cpp).
+void execute_flush(Context& ctx, Qp& qp, const wire::Packet& p) {
+    Responder& rs = qp.responder;
+    if (new_jobs(rs) >= qp.max_dest_rd_atomic) return fault(ctx, qp, RequestFault::too_many_reads);
+    if (!abi::valid_flush(p.flush & abi::kFlushFields)) return fault(ctx, qp, RequestFault::bad_flush);
+    if (p.dma_length > kMaxMessage) return fault(ctx, qp, RequestFault::bad_length);
+    if (!may_flush(ctx, qp, p)) return fault(ctx, qp, RequestFault::access);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    rs.sequence.end_message();
+    rs.sequence.executed();
+    queue_job(ctx, qp, empty_job(qp, p.psn));
 }
 
 namespace {
@@ -170,8 +202,9 @@ void duplicate_atomic(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (kept != nullptr) answer_again(ctx, qp, atomic_job(kept->psn, kept->original, kept->msn));
 }
 
-/// Repeats only the response. The request was executed already, and a second execution would overwrite newer data.
-void duplicate_atomic_write(Context& ctx, Qp& qp, const wire::Packet& p) { answer_again(ctx, qp, atomic_write_job(qp, p.psn)); }
+/// Repeats only the response of an ATOMIC WRITE or FLUSH, because the request was executed already. A second ATOMIC WRITE would
+/// overwrite newer data.
+void duplicate_empty(Context& ctx, Qp& qp, const wire::Packet& p) { answer_again(ctx, qp, empty_job(qp, p.psn)); }
 
 }  // namespace
 
@@ -180,7 +213,7 @@ void duplicate(Context& ctx, Qp& qp, const wire::Packet& p) {
     bump(ctx.device(qp).duplicate_requests);
     if (p.info->has(wire::kRead)) return duplicate_read(ctx, qp, p);
     if (p.info->has(wire::kAtomic)) return duplicate_atomic(ctx, qp, p);
-    if (p.info->has(wire::kAtomicWrite)) return duplicate_atomic_write(ctx, qp, p);
+    if (p.info->has(wire::kAtomicWrite | wire::kFlushEth)) return duplicate_empty(ctx, qp, p);
     qp.responder.sequence.owe_ack();
     activate_responder(ctx, qp);
 }

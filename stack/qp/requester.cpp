@@ -126,6 +126,7 @@ void fill_read(const Qp& qp, const abi::SendWqe& w, const SendRecord& r, Part pa
     h.va = w.remote_addr;
     h.rkey = Key{w.rkey};
     h.dma_length = r.length;
+    h.flush = w.flush;
     if (w.opcode == abi::WrOpcode::atomic_cmp_swp) {
         h.swap_add = w.swap;
         h.compare = w.compare_add;

@@ -1,4 +1,4 @@
-// Declarations that responder.cpp (the checks, SEND and WRITE) and reads.cpp (READ and atomics) share.
+// Declarations that responder.cpp (the checks, SEND and WRITE) and reads.cpp (READ, atomics and FLUSH) share.
 #pragma once
 
 #include "mem/memory_region.hpp"
@@ -33,11 +33,17 @@ bool remote_memory(Context& ctx, Qp& qp, const wire::Packet& p, Key key, uint64_
 void execute_read(Context& ctx, Qp& qp, const wire::Packet& p);
 void execute_atomic(Context& ctx, Qp& qp, const wire::Packet& p);
 void execute_atomic_write(Context& ctx, Qp& qp, const wire::Packet& p);
+void execute_flush(Context& ctx, Qp& qp, const wire::Packet& p);
+/// Returns the rights that a FLUSH needs, one per placement type.
+constexpr uint32_t flush_rights(uint32_t flush) {
+    return ((flush & abi::kFlushGlobal) != 0 ? uint32_t{mem::kFlushGlobal} : 0) |
+           ((flush & abi::kFlushPersistent) != 0 ? uint32_t{mem::kFlushPersistent} : 0);
+}
 /// Called when the memory operation of an atomic or ATOMIC WRITE is done. Completes the request and schedules its response.
 void finish_atomic(Context& ctx, Qp& qp, const wire::Packet& p, uint64_t original);
 void finish_atomic_write(Context& ctx, Qp& qp, const wire::Packet& p);
-/// Handles a duplicate request (IBA 9.7.5.1.5, C9-105). Executes a READ again. Answers an atomic from its stored result, and an
-/// ATOMIC WRITE without a second store. Repeats the ACK for any other request.
+/// Handles a duplicate request (IBA 9.7.5.1.5, C9-105). Executes a READ again. Answers an atomic from its stored result. Repeats
+/// the response of an ATOMIC WRITE or FLUSH, and the ACK for any other request.
 void duplicate(Context& ctx, Qp& qp, const wire::Packet& p);
 
 }  // namespace roci::qp

@@ -39,6 +39,7 @@ constexpr FaultRow kFaults[] = {
     {NakCode::remote_access, WcStatus::rem_inv_req_err, {}, false, true},                // invalidation
     {NakCode::invalid_request, WcStatus::rem_inv_req_err, AsyncEvent::qp_req_err},       // no_right
     {NakCode::invalid_request, WcStatus::rem_inv_req_err, AsyncEvent::qp_req_err},       // misaligned: IBA 9.4.5
+    {NakCode::invalid_request, WcStatus::rem_inv_req_err, AsyncEvent::qp_req_err},       // bad_flush
 };
 
 void nak(Context& ctx, Qp& qp, uint8_t syndrome, bool fatal) {
@@ -80,7 +81,7 @@ bool remote_memory(Context& ctx, Qp& qp, const wire::Packet& p, Key key, uint64_
                                         grant.region, grant.use);
     if (fault == mem::Fault::ok) [[likely]]
         return true;
-    note_access(ctx, qp, key, domain_of(ctx, qp, p), va, length, right, true);
+    note_access(ctx, qp, {fault, key.value, domain_of(ctx, qp, p), right, va, length}, true);
     return false;
 }
 
@@ -120,15 +121,13 @@ bool legal_succession(const Responder& rs, const wire::OpcodeInfo& info) {
     return rs.in_message && rs.message_is_write == info.has(wire::kWrite);
 }
 
-uint32_t right_needed(const wire::OpcodeInfo& info) {
+uint32_t right_needed(const wire::Packet& p) {
+    const wire::OpcodeInfo& info = *p.info;
     if (info.has(wire::kWrite | wire::kAtomicWrite)) return mem::kRemoteWrite;
     if (info.has(wire::kRead)) return mem::kRemoteRead;
     if (info.has(wire::kAtomic)) return mem::kRemoteAtomic;
+    if (info.has(wire::kFlushEth)) return flush_rights(p.flush);
     return 0;
-}
-
-bool supported(const wire::OpcodeInfo& info) {
-    return info.has(wire::kSend | wire::kWrite | wire::kRead | wire::kAtomic | wire::kAtomicWrite) && !info.has(wire::kFlushEth);
 }
 
 /// Checks the payload length (IBA 9.7.4.1.6). The length must equal the path MTU for First and Middle. The length must not
@@ -353,12 +352,12 @@ void execute_request(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (!in_sequence(ctx, qp, p)) return;
     rs.sequence.arrived();
     if (!legal_succession(rs, *p.info)) return fault(ctx, qp, RequestFault::invalid_succession);
-    const uint32_t right = right_needed(*p.info);
-    if (!supported(*p.info)) return fault(ctx, qp, RequestFault::not_allowed);
+    const uint32_t right = right_needed(p);
     if ((qp.access & right) != right) return fault(ctx, qp, RequestFault::no_right);
     if (p.info->has(wire::kRead)) return execute_read(ctx, qp, p);
     if (p.info->has(wire::kAtomic)) return execute_atomic(ctx, qp, p);
     if (p.info->has(wire::kAtomicWrite)) return execute_atomic_write(ctx, qp, p);
+    if (p.info->has(wire::kFlushEth)) return execute_flush(ctx, qp, p);
     execute_message(ctx, qp, p);
     pass_refused(qp, p);
 }

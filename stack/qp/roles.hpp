@@ -182,9 +182,8 @@ inline void note(Context&, Qp&, Happening, Psn, uint8_t = 0, abi::Reason = abi::
 #else
 [[gnu::cold]] void note(Context& ctx, Qp& qp, Happening what, Psn psn, uint8_t code = 0, abi::Reason reason = abi::Reason::none);
 #endif
-/// Determines why memory may not be accessed and records the reason. Returns none if the memory may be accessed.
-[[gnu::cold]] abi::Reason note_access(Context& ctx, Qp& qp, Key key, uint32_t pd, uint64_t va, uint64_t length, uint32_t needed,
-                                      bool remote);
+/// Records a refused access. Returns the reason. The function fills in the fields of the key's region.
+[[gnu::cold]] abi::Reason note_access(Context& ctx, Qp& qp, const RefusedAccess& refused, bool remote);
 /// Records that a request of the peer is refused. Returns the reason.
 [[gnu::cold]] abi::Reason note_fault(Context& ctx, Qp& qp, RequestFault fault);
 /// Records that the oldest send WQE fails. Returns the reason.

@@ -50,10 +50,10 @@ constexpr uint8_t credit_code(uint32_t posted) {
 }
 
 /// The kinds of send work requests.
-enum class WorkKind : uint8_t { none, send, write, read, atomic, atomic_write, local };
+enum class WorkKind : uint8_t { none, send, write, local, read, atomic, atomic_write, flush };
 /// Returns true for work that the peer answers with a READ or atomic response. The number of such requests in progress is limited
 /// by max_rd_atomic (IBA 9.7.7).
-constexpr bool needs_response(WorkKind k) { return k == WorkKind::read || k == WorkKind::atomic || k == WorkKind::atomic_write; }
+constexpr bool needs_response(WorkKind k) { return k >= WorkKind::read; }
 /// Payload length of an ATOMIC WRITE (IBA 1.6, annex on memory placement extensions).
 inline constexpr uint32_t kAtomicWriteBytes = 8;
 
@@ -84,6 +84,7 @@ constexpr std::array<WorkInfo, 16> make_work_table() {
                                       O::fetch_add,     O::fetch_add, O::fetch_add};
     t[size_t(W::atomic_write)] = {WorkKind::atomic_write, C::atomic_write, false,          O::atomic_write,
                                   O::atomic_write,        O::atomic_write, O::atomic_write};
+    t[size_t(W::flush)] = {WorkKind::flush, C::flush, false, O::flush, O::flush, O::flush, O::flush};
     t[size_t(W::bind_mw)] = {WorkKind::local, C::bind_mw, false};
     t[size_t(W::local_inv)] = {WorkKind::local, C::local_inv, false};
     return t;

@@ -38,6 +38,7 @@ constexpr NotShown kNotShown[] = {
     {"request_message_too_long", "a NAK invalid request has several reasons"},
     {"request_no_right", "a NAK invalid request has several reasons"},
     {"request_misaligned", "a NAK invalid request has several reasons"},
+    {"request_bad_flush", "a NAK invalid request has several reasons"},
     {"request_access", "a NAK remote access has several reasons"},
     {"request_invalidation", "no NAK (class J)"},
     {"request_wrong_qkey", "the datagram is dropped silently"},
@@ -57,8 +58,9 @@ std::map<std::string, uint64_t> named(std::span<const roci::qp::CounterInfo> nam
 uint8_t nak_of(const std::string& counter) {
     using Names = std::set<std::string>;
     static const std::pair<uint8_t, Names> kCodes[] = {
-        {kNakInvalid & 3, Names{"request_invalid_succession", "request_not_allowed", "request_too_many_reads",
-                                "request_bad_length", "request_message_too_long", "request_no_right", "request_misaligned"}},
+        {kNakInvalid & 3,
+         Names{"request_invalid_succession", "request_not_allowed", "request_too_many_reads", "request_bad_length",
+               "request_message_too_long", "request_no_right", "request_misaligned", "request_bad_flush"}},
         {kNakAccess & 3, Names{"request_access", "request_read_memory_gone"}},
         {kNakOperational & 3, Names{"request_recv_protection", "request_malformed_recv", "request_unreachable"}}};
     for (const auto& [code, names] : kCodes)
@@ -221,7 +223,7 @@ struct Refused {
 const Refused kRefused[] = {
     {"request_invalid_succession", kNakInvalid,
      [](CountersTest& t) { t.puppet.send(Operation::write_last, t.at(t.first), bytes_of(10, 1)); }},
-    {"request_not_allowed", kNakInvalid,
+    {"request_bad_flush", kNakInvalid,
      [](CountersTest& t) { t.puppet.send(Operation::flush, t.write_at(t.first, t.a.mr.address(), t.a.mr.rkey, 64)); }},
     {"request_too_many_reads", kNakInvalid,
      [](CountersTest& t) {

@@ -159,12 +159,6 @@ TEST_F(Responder, MisalignedAtomicIsNaked) {
     EXPECT_EQ(answer(), kNakInvalid);
 }
 
-TEST_F(Responder, AFlushIsAnOperationThatWeDoNotServe) {
-    join();
-    puppet.send(Operation::flush, write_at(first, a.mr.address(), a.mr.rkey, 64));
-    EXPECT_EQ(answer(), kNakInvalid);
-}
-
 TEST_F(Responder, MoreReadsThanAgreedAreNaked) {
     path.max_dest_rd_atomic = 2;
     join();

@@ -76,8 +76,13 @@ public:
         puppet.talk_to(a.client.self(qp_));
         return wr.rkey;
     }
-    /// Removes all rights of remote access from the QP.
-    void forbid() { ASSERT_EQ(a.client.try_modify(qp_, IBV_QP_ACCESS_FLAGS, {}), 0) << a.client.reason(); }
+    /// forbid() removes all rights of remote access from the QP. permit() sets the rights.
+    void forbid() { permit(0); }
+    void permit(uint32_t rights) {
+        abi::QpAttr attr{};
+        attr.qp_access_flags = rights;
+        ASSERT_EQ(a.client.try_modify(qp_, IBV_QP_ACCESS_FLAGS, attr), 0) << a.client.reason();
+    }
     uint32_t state() { return a.client.query(qp_).attr.qp_state; }
     std::vector<int> events() {
         std::vector<int> seen;
@@ -215,7 +220,39 @@ void atomic_misaligned(Case& c) { c.send(Operation::fetch_add, kFirst, 0, c.reth
 void atomic_write_of_another_length(Case& c) { c.send(Operation::atomic_write, kFirst, 8, c.reth(16)); }
 void atomic_write_with_wrong_key(Case& c) { c.send(Operation::atomic_write, kFirst, 8, c.reth(8, 1)); }
 void atomic_write_misaligned(Case& c) { c.send(Operation::atomic_write, kFirst, 8, c.reth(8, 0, 4)); }
-void flush(Case& c) { c.send(Operation::flush, kFirst, 0, c.reth(64)); }
+void flush(Case& c, uint32_t fields, TransportHeaders h) {
+    h.flush = fields;
+    c.send(Operation::flush, kFirst, 0, h);
+}
+void flush_without_placement(Case& c) { flush(c, 0, c.reth(64)); }
+void flush_with_reserved_placement(Case& c) { flush(c, 1 << 2 | abi::kFlushGlobal, c.reth(64)); }
+void flush_with_reserved_level(Case& c) { flush(c, 2 << 4 | abi::kFlushGlobal, c.reth(64)); }
+void flush_with_wrong_key(Case& c) { flush(c, abi::kFlushGlobal, c.reth(64, 1)); }
+void flush_of_nothing_with_wrong_key(Case& c) { flush(c, abi::kFlushGlobal, c.reth(0, 1)); }
+void flush_of_wrong_region(Case& c) { flush(c, abi::kFlushGlobal | abi::kFlushRegion, c.reth(0, 1)); }
+void flush_beyond_the_region(Case& c) { flush(c, abi::kFlushGlobal, c.reth(10, 0, 1 << 20)); }
+void flush_too_much(Case& c) { flush(c, abi::kFlushGlobal, c.reth((1u << 31) + 1)); }
+void flush_forbidden(Case& c) {
+    c.forbid();
+    flush(c, abi::kFlushGlobal, c.reth(64));
+}
+void flush_to_persistence(Case& c) {
+    c.permit(kAllRights | mem::kFlushPersistent);
+    flush(c, abi::kFlushPersistent, c.reth(64));
+}
+void flush_after_first(Case& c) {
+    c.send(Operation::send_first, kFirst, kMtuBytes);
+    TransportHeaders h = c.reth(64);
+    h.flush = abi::kFlushGlobal;
+    c.send(Operation::flush, kFirst + 1, 0, h);
+}
+void too_many_flushes(Case& c) {
+    constexpr uint32_t kPackets = 100;  // the response to the READ is not complete when the last FLUSH arrives
+    c.send(Operation::read_request, kFirst, 0, c.reth(kPackets * kMtuBytes));
+    TransportHeaders h = c.reth(64);
+    h.flush = abi::kFlushGlobal;
+    for (uint32_t i = 0; i < 8; ++i) c.send(Operation::flush, kFirst + kPackets + i, 0, h);
+}
 void invalidates_no_key(Case& c) { c.send(Operation::send_only_inv, kFirst, 10, c.naming(0xdead00)); }
 void invalidates_a_region(Case& c) { c.send(Operation::send_only_inv, kFirst, 10, c.naming(c.a.mr.rkey)); }
 void invalidates_type_1(Case& c) { c.send(Operation::send_only_inv, kFirst, 10, c.naming(c.bound_elsewhere(1))); }
@@ -286,7 +323,18 @@ const Row kRows[] = {
     {"ATOMIC WRITE, length", kAcknowledged, atomic_write_of_another_length, kNakInvalid, kUntaken, kReqErr, kErr},
     {"ATOMIC WRITE, R_Key", kAcknowledged, atomic_write_with_wrong_key, kNakAccess, kUntaken, kAccessErr, kErr},
     {"ATOMIC WRITE, misaligned", kAcknowledged, atomic_write_misaligned, kNakInvalid, kUntaken, kReqErr, kErr},
-    {"opcode not served", kAcknowledged, flush, kNakInvalid, kUntaken, kReqErr, kErr},
+    {"FLUSH after First", kAcknowledged, flush_after_first, kNakInvalid, kInvalid, kReqErr, kErr},
+    {"FLUSH, no placement type", kAcknowledged, flush_without_placement, kNakInvalid, kUntaken, kReqErr, kErr},
+    {"FLUSH, reserved placement type", kAcknowledged, flush_with_reserved_placement, kNakInvalid, kUntaken, kReqErr, kErr},
+    {"FLUSH, reserved selectivity level", kAcknowledged, flush_with_reserved_level, kNakInvalid, kUntaken, kReqErr, kErr},
+    {"FLUSH, the QP forbids it", kAcknowledged, flush_forbidden, kNakInvalid, kUntaken, kReqErr, kErr},
+    {"FLUSH, more than 2^31 bytes", kAcknowledged, flush_too_much, kNakInvalid, kUntaken, kReqErr, kErr},
+    {"more FLUSHes than agreed", kAcknowledged, too_many_flushes, kNakInvalid, kUntaken, kReqErr, kErr},
+    {"FLUSH, R_Key", kAcknowledged, flush_with_wrong_key, kNakAccess, kUntaken, kAccessErr, kErr},
+    {"FLUSH of length 0, R_Key", kAcknowledged, flush_of_nothing_with_wrong_key, kNakAccess, kUntaken, kAccessErr, kErr},
+    {"FLUSH of a whole region, R_Key", kAcknowledged, flush_of_wrong_region, kNakAccess, kUntaken, kAccessErr, kErr},
+    {"FLUSH, range", kAcknowledged, flush_beyond_the_region, kNakAccess, kUntaken, kAccessErr, kErr},
+    {"FLUSH to persistence", kAcknowledged, flush_to_persistence, kNakAccess, kUntaken, kAccessErr, kErr},
     {"SRQ that is not there (A14.2.4)", {Service::xrc}, names_no_srq, kNakInvalid, kNone, kReqErr, kErr},
     // Class D: a fault of the peer on an unreliable service. The responder drops the message, consumes no receive and leaves the
     // QP in its state.

@@ -105,6 +105,19 @@ Nanos neighbour_takes(World& world, Side& c, Side& d, Qp& qc) {
     return world.now() - begin;
 }
 
+// A FLUSH must not be answered before the data of an earlier WRITE is in memory.
+TEST_F(SlowMemory, AFlushWaitsForEarlierWrites) {
+    write_and_stick();
+    a.client.post_send(qa, {.id = 2, .opcode = WrOpcode::flush, .rkey = sb.rkey, .flush = abi::kFlushGlobal | abi::kFlushRegion});
+    world.run_for(100'000);
+    EXPECT_TRUE(a.poll_all().empty());
+    of_b().stuck = false;
+    const auto done = a.wait(2);
+    ASSERT_EQ(done.size(), 2u);
+    EXPECT_EQ(done[1].opcode, abi::WcOpcode::flush);
+    EXPECT_EQ(done[1].status, WcStatus::success);
+}
+
 TEST_F(SlowMemory, ANeighbourDoesNotWait) {
     Side c(world, world.host(0)), d(world, world.host(1));
     Qp &qc = c.qp(), &qd = d.qp();

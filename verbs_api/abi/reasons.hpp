@@ -38,7 +38,7 @@ namespace roci::abi {
     X(24, rkey_unknown, "the R_Key of a request names no memory region", "is it stale, or of another program?")               \
     X(25, rkey_other_pd, "the R_Key of a request is of another protection domain than the QP", "register with the QP's PD")   \
     X(26, rkey_no_right, "the region of an R_Key does not permit this access",                                                \
-      "register it with IBV_ACCESS_REMOTE_WRITE, _READ or _ATOMIC")                                                           \
+      "register it with IBV_ACCESS_REMOTE_WRITE, _READ, _ATOMIC or IBV_ACCESS_FLUSH_GLOBAL")                                  \
     X(27, rkey_range, "a request reaches beyond the memory region of its R_Key", "compare address and length")                \
     X(32, invalid_succession, "a packet's opcode may not follow the one before it", "the peer is broken")                     \
     X(33, not_allowed, "a request is not possible on this QP", "look at its type, and whether it has a receive queue")        \
@@ -49,11 +49,12 @@ namespace roci::abi {
     X(37, malformed_receive, "a receive is malformed", "look at its number of SGEs")                                          \
     X(38, invalidation, "a SEND with invalidate names no memory window of this QP", "look at the R_Key that it carries")      \
     X(39, access_flags, "the QP's qp_access_flags do not permit this request",                                                \
-      "set IBV_ACCESS_REMOTE_WRITE, _READ or _ATOMIC with ibv_modify_qp")                                                     \
+      "set IBV_ACCESS_REMOTE_WRITE, _READ, _ATOMIC or IBV_ACCESS_FLUSH_GLOBAL with ibv_modify_qp")                            \
     X(40, misaligned, "an atomic's address is not a multiple of 8", "align it")                                               \
     X(41, wrong_qkey, "datagrams came with another Q_Key than the QP's", "compare the Q_Keys of both ends")                   \
     X(42, datagram_dropped, "datagrams came while no receive was posted that is long enough",                                 \
       "post more receives, each 40 bytes longer than the datagram")                                                           \
+    X(43, bad_flush, "a FLUSH has a reserved placement type or selectivity level", "the peer is broken")                      \
     X(48, cq_overrun, "the completion queue overran", "make it as large as all queues that complete into it, or poll more often")
 
 enum class Reason : uint8_t {

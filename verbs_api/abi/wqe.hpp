@@ -45,6 +45,21 @@ enum SendFlags : uint8_t {
     kSendIpCsum = 1 << 4,
 };
 
+/// The fields of a FLUSH's extended header (IBA 1.6, annex A19, FETH). The placement types have the values of enum
+/// ibv_placement_type, the selectivity levels those of enum ibv_selectivity_level.
+enum Flush : uint32_t {
+    kFlushGlobal = 1 << 0,      ///< placement type: earlier data is visible to every reader of the memory
+    kFlushPersistent = 1 << 1,  ///< placement type: earlier data is in persistent memory
+    kFlushRegion = 1 << 4,      ///< selectivity level: the whole memory region; if clear, a range of the region
+    kFlushFields = 0x3f,        ///< the bits of both fields; the other bits are reserved
+};
+inline constexpr uint32_t kFlushLevelShift = 4;
+/// Returns true if `flush` has a placement type and no reserved value.
+constexpr bool valid_flush(uint32_t flush) {
+    constexpr uint32_t kTypes = kFlushGlobal | kFlushPersistent;
+    return (flush & kTypes) != 0 && (flush & ~(kTypes | kFlushRegion)) == 0;
+}
+
 /// A send WQE: a 48-byte head, then either `num_sge` Sge or, with kSendInline, `inline_length` bytes of payload. The head and the
 /// first Sge fill one cache line. A slot has `sq_stride` bytes, a multiple of 64, which is fixed when the QP is created.
 struct SendWqe {
@@ -69,10 +84,12 @@ struct SendWqe {
         uint32_t inline_length;  ///< with kSendInline: bytes of payload
         uint32_t bind_mr_lkey;   ///< bind_mw: lkey of the memory region
         uint32_t atomic_srqn;    ///< XRC atomics: SRQ number, because `swap` uses the memory of `remote_srqn`
+        uint32_t flush;          ///< flush: bits of enum Flush
     };
     union {
-        uint64_t compare_add;  ///< atomics: compare or add operand; atomic_write: the 8 bytes
-        uint64_t bind_length;  ///< bind_mw: length of the window
+        uint64_t compare_add;   ///< atomics: compare or add operand; atomic_write: the 8 bytes
+        uint64_t bind_length;   ///< bind_mw: length of the window
+        uint64_t flush_length;  ///< flush: length of the range
     };
     union {
         uint64_t swap;         ///< compare and swap: swap operand

@@ -11,6 +11,21 @@
 
 namespace roci::client {
 
+// rdma-core 45: FLUSH
+inline constexpr auto kWrFlush = ibv_wr_opcode(14);
+inline constexpr uint64_t kQpExWithFlush = 1 << 11;
+inline constexpr unsigned kAccessFlushGlobal = 1 << 8;
+/// ibv_qp_ex with the member `wr_flush`, which follows the members of release 44.
+template <class Ex>
+struct WithFlush : Ex {
+    void (*wr_flush)(ibv_qp_ex*, uint32_t rkey, uint64_t address, size_t length, uint8_t type, uint8_t level) = nullptr;
+};
+template <class Ex>
+requires requires(Ex ex) { ex.wr_flush; }
+struct WithFlush<Ex> : Ex {};
+using QpEx = WithFlush<ibv_qp_ex>;
+static_assert(sizeof(QpEx) == offsetof(ibv_qp_ex, wr_atomic_write) + 2 * sizeof(void*));
+
 // rdma-core 59: memory regions by attributes, DMA handles
 enum RegMrMask : uint64_t { kRegIova = 1, kRegAddr = 2, kRegFd = 4, kRegFdOffset = 8, kRegDmah = 16, kRegBuf = 32 };
 struct Dmah;

@@ -12,6 +12,7 @@
 #include "connection.hpp"
 #include "device.hpp"
 #include "device_page.hpp"
+#include "newer.hpp"
 #include "regions.hpp"
 #include "spinlock.hpp"
 #include "tables.hpp"
@@ -120,7 +121,7 @@ struct Bind {
 };
 
 struct Qp {
-    ibv_qp_ex qp;
+    QpEx qp;
     uint32_t generation = 0;
     uint32_t delivered = 0;
     bool extended = false;      ///< true if the QP was created with send_ops_flags

@@ -9,7 +9,8 @@
 namespace roci::client {
 namespace {
 
-/// The fields and the payload that a send opcode uses.
+/// The fields and the payload that a send opcode uses. An opcode with value 0 cannot be posted by ibv_post_send(). FLUSH has the
+/// value 0, because struct ibv_send_wr has no fields for it.
 enum Carries : uint8_t {
     kKnown = 1 << 0,
     kRemote = 1 << 1,  ///< uses wr.rdma
@@ -41,7 +42,7 @@ constexpr uint32_t kDatagram = bit(IBV_WR_SEND) | bit(IBV_WR_SEND_WITH_IMM);
 constexpr uint32_t kUnreliable = kDatagram | bit(IBV_WR_RDMA_WRITE) | bit(IBV_WR_RDMA_WRITE_WITH_IMM) |
                                  bit(IBV_WR_SEND_WITH_INV) | bit(IBV_WR_LOCAL_INV) | bit(IBV_WR_BIND_MW);
 constexpr uint32_t kReliable = kUnreliable | bit(IBV_WR_RDMA_READ) | bit(IBV_WR_ATOMIC_CMP_AND_SWP) |
-                               bit(IBV_WR_ATOMIC_FETCH_AND_ADD) | bit(IBV_WR_ATOMIC_WRITE);
+                               bit(IBV_WR_ATOMIC_FETCH_AND_ADD) | bit(IBV_WR_ATOMIC_WRITE) | bit(kWrFlush);
 
 /// Fills in the remote address and the other fields that the opcode uses.
 void fill_address(const Qp& qp, const ibv_send_wr& wr, uint8_t carries, abi::SendWqe* w) {
@@ -99,9 +100,9 @@ int write_send(Qp& qp, const ibv_send_wr& wr) {
     uint32_t opcode;
     std::memcpy(&opcode, &wr.opcode, sizeof opcode);  // the program's value may be outside the enum
     if (opcode >= kOpcodes.size() || (qp.send_opcodes & bit(int(opcode))) == 0) return EINVAL;
-    if (wr.num_sge < 0 || uint32_t(wr.num_sge) > qp.cap.max_send_sge) return EINVAL;
-    if (send_queue_full(qp)) return ENOMEM;
     const uint8_t carries = kOpcodes[opcode];
+    if (carries == 0 || wr.num_sge < 0 || uint32_t(wr.num_sge) > qp.cap.max_send_sge) return EINVAL;
+    if (send_queue_full(qp)) return ENOMEM;
     if ((carries & kBind) != 0 && !can_bind(qp, wr.bind_mw.mw)) return EINVAL;
     abi::SendWqe* w = begin_wqe(qp, wr.wr_id, opcode, wr.send_flags);
     fill_address(qp, wr, carries, w);

@@ -48,6 +48,14 @@ void wr_atomic_write(ibv_qp_ex* p, uint32_t rkey, uint64_t address, const void* 
     if (abi::SendWqe* w = begin_remote(p, IBV_WR_ATOMIC_WRITE, rkey, address))
         std::memcpy(&w->compare_add, value, sizeof w->compare_add);
 }
+void wr_flush(ibv_qp_ex* p, uint32_t rkey, uint64_t address, size_t length, uint8_t type, uint8_t level) {
+    const uint32_t flush = uint32_t{level} << abi::kFlushLevelShift | type;
+    if (type >> abi::kFlushLevelShift != 0 || !abi::valid_flush(flush)) Qp::from(p)->error = EINVAL;
+    abi::SendWqe* w = begin_remote(p, kWrFlush, rkey, address);
+    if (w == nullptr) return;
+    w->flush = flush;
+    w->flush_length = length;
+}
 void wr_bind_mw(ibv_qp_ex* p, ibv_mw* mw, uint32_t rkey, const ibv_mw_bind_info* info) {
     Qp& qp = *Qp::from(p);
     if (!can_bind(qp, mw)) qp.error = EINVAL;
@@ -139,7 +147,7 @@ void wr_abort(ibv_qp_ex* p) {
 }  // namespace
 
 uint64_t offered_send_ops(ibv_qp_type type) {
-    // Bit n of the flags stands for opcode n, except the bit of the atomic write.
+    // Bit n of the flags stands for opcode n, except the bits of atomic write and FLUSH.
     constexpr uint64_t kSameNumber = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND |
                                      IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
                                      IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW |
@@ -147,15 +155,17 @@ uint64_t offered_send_ops(ibv_qp_type type) {
     static_assert(IBV_QP_EX_WITH_SEND_WITH_INV == 1 << IBV_WR_SEND_WITH_INV && IBV_QP_EX_WITH_RDMA_READ == 1 << IBV_WR_RDMA_READ);
     const uint32_t opcodes = sendable_opcodes(type);
     const uint64_t atomic_write = (opcodes >> IBV_WR_ATOMIC_WRITE & 1) != 0 ? uint64_t(IBV_QP_EX_WITH_ATOMIC_WRITE) : 0;
-    return (opcodes & kSameNumber) | atomic_write;
+    const uint64_t flush = (opcodes >> kWrFlush & 1) != 0 ? kQpExWithFlush : 0;
+    return (opcodes & kSameNumber) | atomic_write | flush;
 }
 
 void set_qp_ex_functions(Qp& qp) {
-    ibv_qp_ex& f = qp.qp;
+    QpEx& f = qp.qp;
     f.wr_atomic_cmp_swp = wr_atomic_cmp_swp;
     f.wr_atomic_fetch_add = wr_atomic_fetch_add;
     f.wr_atomic_write = wr_atomic_write;
     f.wr_bind_mw = wr_bind_mw;
+    f.wr_flush = wr_flush;
     f.wr_local_inv = wr_local_inv;
     f.wr_rdma_read = wr_rdma_read;
     f.wr_rdma_write = wr_rdma_write;

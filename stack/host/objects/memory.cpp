@@ -11,6 +11,7 @@ constexpr uint32_t kHugeTlb = 1 << 7;             // only a hint
 constexpr uint32_t kOptionalAccess = 0x3ff00000;  // IBV_ACCESS_OPTIONAL_RANGE: flags that a driver may ignore
 constexpr uint32_t kServedAccess =
     mem::kLocalWrite | mem::kRemoteWrite | mem::kRemoteRead | mem::kRemoteAtomic | mem::kMwBind | mem::kZeroBased |
+    mem::kFlushGlobal |
     mem::kOnDemand;  // rocid accesses an on-demand region by address, so the kernel loads each page at the first access
 constexpr uint32_t kWriteAccess = mem::kLocalWrite | mem::kRemoteWrite | mem::kRemoteAtomic;
 
@@ -111,6 +112,7 @@ void answer_keys(Call& c, uint32_t handle, Key key) { c.answer(abi::RegMrReply{h
 
 Outcome check_access(uint32_t asked, uint32_t& served) {
     served = asked & kServedAccess;
+    if ((asked & mem::kFlushPersistent) != 0) return fail(EINVAL, "IBV_ACCESS_FLUSH_PERSISTENT: there is no persistent memory");
     if (const uint32_t unknown = asked & ~(kServedAccess | kHugeTlb | kOptionalAccess); unknown != 0) {
         return fail(EINVAL, "unknown access flags {:#x}", unknown);
     }

@@ -12,8 +12,10 @@ namespace {
 constexpr uint32_t kUdpQkey = 0x01234567;  ///< Q_Key of all UDP ports (RDMA_UDP_QKEY)
 constexpr uint8_t kHopLimit = 64;
 constexpr uint32_t kStateInit = 1, kStateRtr = 2, kStateRts = 3;
-constexpr uint32_t kRemoteWrite = 2, kRemoteRead = 4, kRemoteAtomic = 8;  // values of enum ibv_access_flags
-constexpr uint32_t kCommEstablished = 4;                                  // value of IBV_EVENT_COMM_EST
+// Values of enum ibv_access_flags. As with Linux, both placement types of FLUSH are permitted to the peers of a connection. The
+// rights of the memory regions decide.
+constexpr uint32_t kRemoteWrite = 1 << 1, kRemoteRead = 1 << 2, kRemoteAtomic = 1 << 3, kFlush = 3 << 8;
+constexpr uint32_t kCommEstablished = 4;  // value of IBV_EVENT_COMM_EST
 
 cm::Endpoint endpoint_of(const CmId& id) { return {*id.device, id.local, id.remote, id.remote_mac, id.traffic_class}; }
 
@@ -131,7 +133,8 @@ void init_attributes(const CmId& id, const cm::Connection* conn, abi::CmQpAttrRe
         return;
     }
     r.mask |= qp::kAttrAccessFlags;
-    if (conn != nullptr) r.attr.qp_access_flags = kRemoteWrite | (reliable(id.qp_type) ? kRemoteRead | kRemoteAtomic : 0);
+    if (conn != nullptr)
+        r.attr.qp_access_flags = kRemoteWrite | (reliable(id.qp_type) ? kRemoteRead | kRemoteAtomic | kFlush : 0);
 }
 
 /// Sets the attributes for RTR. The starting PSN in a CM message is the first PSN that the sender of the message expects to

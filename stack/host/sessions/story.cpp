@@ -17,10 +17,12 @@ using qp::Happening;
 using qp::JournalEntry;
 
 std::string rights_text(uint32_t access) {
-    static constexpr const char* kNames[] = {"local write", "remote write", "remote read", "remote atomic"};
+    static constexpr std::pair<uint32_t, const char*> kNames[] = {
+        {mem::kLocalWrite, "local write"},     {mem::kRemoteWrite, "remote write"}, {mem::kRemoteRead, "remote read"},
+        {mem::kRemoteAtomic, "remote atomic"}, {mem::kFlushGlobal, "global FLUSH"}, {mem::kFlushPersistent, "persistent FLUSH"}};
     std::string out;
-    for (size_t i = 0; i < std::size(kNames); ++i)
-        if ((access >> i & 1) != 0) out += (out.empty() ? "" : ", ") + std::string(kNames[i]);
+    for (const auto& [right, name] : kNames)
+        if ((access & right) != 0) out += (out.empty() ? "" : ", ") + std::string(name);
     return out.empty() ? "local read" : out;
 }
 

@@ -10,7 +10,9 @@ enum class Syndrome : uint8_t { ack, rnr_nak, reserved, nak };
 Syndrome kind_of(const wire::Packet& p) { return Syndrome(p.syndrome >> 5 & 3); }  // IBA 9.7.5.2.1, table 44
 uint8_t code_of(const wire::Packet& p) { return p.syndrome & 0x1f; }
 
-bool has_response(const wire::Packet& p) { return p.info->has(wire::kRead | wire::kAtomic | wire::kAtomicWrite); }
+bool has_response(const wire::Packet& p) {
+    return p.info->has(wire::kRead | wire::kAtomic | wire::kAtomicWrite | wire::kFlushEth);
+}
 /// Returns the number of PSNs that a request packet uses. A READ uses one PSN per packet of its response (C9-148).
 uint32_t span_of(const wire::Packet& p) {
     const bool read = p.info->has(wire::kRead) && p.info->has(wire::kRequest);

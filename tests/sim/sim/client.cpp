@@ -236,6 +236,10 @@ bool Client::post_send(Qp& qp, const SendWr& wr) {
         w->bind_access = wr.bind_access;
     } else if (wr.opcode == abi::WrOpcode::atomic_cmp_swp || wr.opcode == abi::WrOpcode::atomic_fetch_add) {
         w->atomic_srqn = wr.srqn;
+    } else if (wr.opcode == abi::WrOpcode::flush) {
+        w->flush = wr.flush;
+        w->flush_length = wr.flush_length;
+        w->remote_srqn = wr.srqn;
     } else if (qp.type == IBV_QPT_XRC_SEND) {
         w->remote_srqn = wr.srqn;
     }

@@ -13,10 +13,14 @@
 #include "abi/client_rings.hpp"
 #include "abi/control.hpp"
 #include "base/types.hpp"
+#include "mem/memory_region.hpp"
 
 namespace roci::sim {
 
 class Host;
+
+/// Local write, remote write, read and atomic, and FLUSH with global visibility.
+inline constexpr uint32_t kAllRights = mem::kLocalWrite | mem::kRemoteRights;
 
 /// Registered memory with guard bytes before and after it.
 struct Mr {
@@ -30,7 +34,7 @@ struct Mr {
     bool guards_intact() const;
 };
 struct MrOptions {
-    uint32_t access = 0xf;  ///< local write, remote write, read, atomic
+    uint32_t access = kAllRights;
     uint32_t segments = 1;  ///< number of segments
     bool slow = false;      ///< rocid does not map the memory, but copies from and to it by address (slow memory)
     bool writable = true;
@@ -77,7 +81,7 @@ struct PathOptions {
     uint8_t retry_cnt = 7, rnr_retry = 7;
     uint8_t min_rnr_timer = 1;  ///< as in ibv_qp_attr; 1 is 10 us
     uint8_t max_rd_atomic = 4, max_dest_rd_atomic = 4;
-    uint32_t access = 0xf;
+    uint32_t access = kAllRights;
 };
 /// The address of the peer.
 struct Peer {
@@ -104,6 +108,8 @@ struct SendWr {
     uint32_t ah = 0, remote_qpn = 0, remote_qkey = 0;
     uint32_t srqn = 0;                                         ///< used by XRC requests
     uint32_t bind_lkey = 0, bind_length = 0, bind_access = 0;  ///< used by bind_mw, together with remote_addr and rkey
+    uint32_t flush = 0;                                        ///< used by flush: abi::Flush
+    uint64_t flush_length = 0;
 };
 
 class Client {
@@ -154,7 +160,7 @@ public:
 
     int try_modify(Qp& qp, uint32_t mask, const abi::QpAttr& attr);
     /// Moves the QP to INIT. For a UD QP, `access` is the Q_Key.
-    void to_init(Qp& qp, uint32_t access = 0xf);
+    void to_init(Qp& qp, uint32_t access = kAllRights);
     void to_rtr(Qp& qp, const PathOptions& o, const Peer& peer);
     void to_rts(Qp& qp, const PathOptions& o);
     void to_state(Qp& qp, uint32_t state);

@@ -10,7 +10,16 @@ namespace {
 using abi::WcStatus;
 using abi::WrOpcode;
 
-enum Nature : uint8_t { kSends = 1, kWrites = 2, kReads = 4, kAtomic = 8, kTakesRecv = 16, kImm = 32, kStores = 64 };
+enum Nature : uint8_t {
+    kSends = 1,
+    kWrites = 2,
+    kReads = 4,
+    kAtomic = 8,
+    kTakesRecv = 16,
+    kImm = 32,
+    kStores = 64,
+    kFlushes = 128
+};
 struct Row {
     WrOpcode opcode;
     abi::WcOpcode wc, recv_wc;
@@ -26,6 +35,7 @@ constexpr Row kRows[] = {
     {WrOpcode::atomic_fetch_add, abi::WcOpcode::fetch_add, {}, kAtomic, 1},
     {WrOpcode::atomic_cmp_swp, abi::WcOpcode::comp_swap, {}, kAtomic, 1},
     {WrOpcode::atomic_write, abi::WcOpcode::atomic_write, {}, kStores, 1},
+    {WrOpcode::flush, abi::WcOpcode::flush, {}, kFlushes, 1},
 };
 const Row& row(WrOpcode o) {
     for (const Row& r : kRows)
@@ -57,7 +67,7 @@ Actor::Actor(Host& host, uint32_t device, const Plan& plan, Rng rng, bool xrc)
     const uint64_t room = pool_bytes(plan);
     source_ = memory(room, 0);
     target_ = memory(room, IBV_ACCESS_LOCAL_WRITE);
-    window_ = memory(room + kWords, 0xf);
+    window_ = memory(room + kWords, kAllRights);
     window_.reserved = kWords + 8;
     create_queues(xrc);
     for (Inbox& i : inboxes_) {
@@ -112,6 +122,7 @@ Work Actor::plan_work() {
     w.length = uint32_t(std::min<uint64_t>(sizes[rng_.below(std::size(sizes))], plan_.largest));
     if (plan_.largest >= (1 << 20) && rng_.chance(0.5)) w.length = plan_.largest;
     if (is(w, kAtomic | kStores)) w.length = 8;
+    if (is(w, kFlushes)) w.length = 0;
     w.signaled = posted_ + 1 == plan_.messages || out_->sq.free_slots() < 3 || ++silent_ > 6 || rng_.chance(0.6);
     if (w.signaled) silent_ = 0;
     w.imm = uint32_t(rng_.next());
@@ -158,6 +169,15 @@ void Actor::prepare_word(Work& w, SendWr& wr) {
     }
 }
 
+/// Prepares a FLUSH of a range, or of the peer's whole window.
+void Actor::prepare_flush(SendWr& wr) {
+    const bool whole = rng_.chance(0.5);
+    const uint64_t offset = rng_.below(kWords);
+    wr.remote_addr = whole ? rng_.next() : peer_->window_.mr->address() + offset;
+    wr.flush = abi::kFlushGlobal | (whole ? uint32_t{abi::kFlushRegion} : 0);
+    wr.flush_length = rng_.below(kWords - offset);
+}
+
 void Actor::post() {
     if (posted_ == plan_.messages || pending_.size() >= kUnderWay || out_->sq.free_slots() == 0) return;
     Work w = plan_work();
@@ -172,6 +192,8 @@ void Actor::post() {
     if (const Srq* srq = peer_->inboxes_[w.inbox].srq; srq != nullptr) wr.srqn = srq->srqn;
     if (is(w, kAtomic | kStores))
         prepare_word(w, wr);
+    else if (is(w, kFlushes))
+        prepare_flush(wr);
     else
         prepare_data(w, wr);
     if (!client_.post_send(*out_, wr)) broken("post_send refused with %u free slots", out_->sq.free_slots());

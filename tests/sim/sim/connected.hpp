@@ -37,6 +37,7 @@ private:
     Work plan_work();
     void prepare_data(Work& w, SendWr& wr);
     void prepare_word(Work& w, SendWr& wr);
+    void prepare_flush(SendWr& wr);
     void poll();
     void on_send(const abi::Cqe& e);
     void on_recv(const abi::Cqe& e);

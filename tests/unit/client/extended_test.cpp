@@ -1,4 +1,5 @@
 // Tests of the extended interfaces ibv_cq_ex and ibv_qp_ex.
+#include "newer.hpp"
 #include "rings_fixture.hpp"
 
 namespace roci::test {
@@ -95,7 +96,7 @@ TEST_F(Rings, TheExtendedQpPostsAllOrNothing) {
     attr.qp_type = IBV_QPT_RC;
     attr.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
     attr.pd = pd;
-    attr.send_ops_flags = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_ATOMIC_WRITE;
+    attr.send_ops_flags = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_ATOMIC_WRITE | client::kQpExWithFlush;
     ibv_qp* base = ibv_create_qp_ex(context, &attr);
     ASSERT_NE(base, nullptr);
     set_state(base, IBV_QPS_RTS);
@@ -144,6 +145,16 @@ TEST_F(Rings, TheExtendedQpPostsAllOrNothing) {
     ibv_wr_atomic_write(ex, 1, 0x9000, &value);
     ASSERT_EQ(ibv_wr_complete(ex), 0);
     EXPECT_EQ(rocid.send_wqe(base->handle, 2).compare_add, 42u);
+    auto* newer = reinterpret_cast<client::QpEx*>(ex);
+    ibv_wr_start(ex);
+    newer->wr_flush(ex, 0x33, 0xa000, 5000, abi::kFlushGlobal, 1);
+    ASSERT_EQ(ibv_wr_complete(ex), 0);
+    const abi::SendWqe& flush = rocid.send_wqe(base->handle, 3);
+    EXPECT_EQ(flush.opcode, abi::WrOpcode::flush);
+    EXPECT_EQ(flush.rkey, 0x33u);
+    EXPECT_EQ(flush.remote_addr, 0xa000u);
+    EXPECT_EQ(flush.flush_length, 5000u);
+    EXPECT_EQ(flush.flush, abi::kFlushGlobal | abi::kFlushRegion);
     set_state(base, IBV_QPS_RESET);
     ibv_wr_start(ex);
     ibv_wr_send(ex);

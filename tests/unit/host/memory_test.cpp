@@ -109,6 +109,7 @@ TEST_F(MemoryTest, WhatAnMrRefuses) {
         {{p, IBV_ACCESS_REMOTE_WRITE, 0, 0x1000, 1, 0}, {{r, 0, 0, 0x1000}}, EINVAL, "LOCAL_WRITE"},
         {{p, IBV_ACCESS_REMOTE_ATOMIC, 0, 0x1000, 1, 0}, {{r, 0, 0, 0x1000}}, EINVAL, "LOCAL_WRITE"},
         {{p, 1u << 15, 0, 0x1000, 1, 0}, {{r, 0, 0, 0x1000}}, EINVAL, "unknown access"},
+        {{p, mem::kFlushPersistent, 0, 0x1000, 1, 0}, {{r, 0, 0, 0x1000}}, EINVAL, "persistent memory"},
         {{p, kLocal, 0, 0x1000, 1, 0}, {{r + 9, 0, 0, 0x1000}}, ENOENT, "region"},
         {{p, kLocal, 0, 0x1000, 1, 0}, {{r, 0, 0x1001, 0x1000}}, EINVAL, "outside"},
         {{p, kLocal, 0, 0x1000, 1, 0}, {{r, 0, top, 0x1000}}, EINVAL, "outside"},

@@ -68,7 +68,7 @@ TEST(Story, NamesKeyRangeRightAndDomain) {
     f.journal.add(1'000'000, Happening::state, uint8_t(qp::State::rts), {}, Reason::none);
     f.journal.add(2'000'000, Happening::refused, 0, Psn(77), Reason::rkey_other_pd);
     f.journal.add(2'000'000, Happening::state, uint8_t(qp::State::err), {}, Reason::none);
-    f.journal.access = {mem::Fault::wrong_pd, 0x1234, 5, 6, mem::kRemoteWrite, mem::kRemoteRead, 0x7000, 64, 0x6000, 4096};
+    f.journal.access = {mem::Fault::wrong_pd, 0x1234, 5, mem::kRemoteWrite, 0x7000, 64, 6, mem::kRemoteRead, 0x6000, 4096};
     const std::string text = sessions::story_of(f, "roci0");
     for (const char* word : {"in ERR", "another protection domain", "vendor_err 25", "remote write of 64 bytes at 0x7000",
                              "key 0x1234 from PD 5", "4096 bytes at 0x6000, PD 6, for remote read", "+0.001000 s", "PSN 77"})

@@ -211,6 +211,26 @@ TEST_F(WindowTest, AZeroBasedWindowCountsFromItsFirstByte) {
     EXPECT_EQ(through(~uint64_t{0}, 2), Fault::out_of_range);
 }
 
+// A FLUSH of a whole region names no range.
+TEST_F(WindowTest, AKeyIsCheckedWithoutARange) {
+    const auto by_key = [&](Key key, uint32_t needed) {
+        WindowUse use;
+        return check_key(table, key, kPd, 99, needed, found, use);
+    };
+    EXPECT_EQ(by_key(region.key, kFlushGlobal), Fault::no_permission);
+    EXPECT_EQ(found, nullptr);
+    EXPECT_EQ(by_key(kWindow, kFlushGlobal), Fault::bad_key) << "not bound yet";
+    BindRequest b = request();
+    b.access = kFlushGlobal | kFlushPersistent;
+    EXPECT_EQ(bind_window(table, b), BindResult::refused) << "no memory is persistent";
+    b.access = kFlushGlobal;
+    ASSERT_EQ(bind_window(table, b), BindResult::done);
+    EXPECT_EQ(by_key(kWindow, kFlushGlobal), Fault::ok);
+    EXPECT_EQ(found, &window);
+    EXPECT_EQ(by_key(kWindow, kFlushGlobal | kFlushPersistent), Fault::no_permission);
+    EXPECT_EQ(by_key(kWindow, kFlushPersistent), Fault::bad_key);
+}
+
 TEST_F(WindowTest, ARegionWithBoundWindowsStays) {
     ASSERT_EQ(bind_window(table, request()), BindResult::done);
     EXPECT_FALSE(close_to_windows(region));
