@@ -46,6 +46,7 @@ public:
         : engine_(engine),
           clock_(clock),
           policy_(policy),
+          spin_(policy.spin),
           sleeping_for_clients_(sleeping_for_clients),
           events_(events),
           epoch_(epoch) {}
@@ -103,11 +104,12 @@ private:
     static constexpr uint32_t kMostLooks = 64;
     /// Largest number of commands per round, so that many commands do not delay packets.
     static constexpr uint32_t kMostCommands = 4;
+    static constexpr uint32_t kMostSpins = 4;
 
     void relax(Nanos now) {
         cpu_relax();
         const bool wanted = policy_.adaptive ? give_up_cpu() : share_cpu();
-        const bool long_idle = now - idle_since_ >= policy_.spin;
+        const bool long_idle = now - idle_since_ >= spin_;
         if (!policy_.sleeps || !(wanted || long_idle)) return;
         if (wanted) engine_.stop_lingering();
         if (nap()) idle_since_ = clock_.now();
@@ -198,8 +200,18 @@ private:
         if (next <= now || stop_.load(std::memory_order_seq_cst)) return not_at_all;
         LoopCounters::add(counters_.sleeps, 1);
         const bool woken = sleep_at_rest(std::min(next - now, longest_sleep()));
-        engine_.slept(now, clock_.now());
+        const Nanos end = clock_.now();
+        engine_.slept(now, end);
+        if (policy_.adaptive) adapt_spin(end - now);
         return woken ? until_woken : until_time_was_up;
+    }
+    /// Chooses for how long the lcore polls before its next sleep. If a sleep was short, the wake-up took a large part of it, and
+    /// the peer, which waits for an answer, was slow because of that. So the lcore polls for twice as long, up to
+    /// kMostSpins * policy_.spin. Then two programs that exchange messages wait for no wake-up any more. After a long sleep the
+    /// lcore again polls for policy_.spin.
+    void adapt_spin(Nanos slept) {
+        const Nanos most = kMostSpins * policy_.spin;
+        spin_ = slept < most ? std::min(2 * spin_, most) : policy_.spin;
     }
     /// Sleeps. If the engine keeps references to CQs, a fence must wake the lcore. Otherwise fences ignore the lcore during the
     /// sleep, and the conductor may borrow the engine. Returns true if the lcore was woken before the time limit.
@@ -220,6 +232,7 @@ private:
     EngineT& engine_;
     const ClockT& clock_;
     const IdlePolicy policy_;
+    Nanos spin_;  ///< time without work after which the lcore sleeps
     uint32_t& sleeping_for_clients_;
     WakeFlag& events_;
     std::function<void()> on_events_;
