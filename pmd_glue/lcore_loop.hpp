@@ -15,6 +15,7 @@
 
 #include "abi/cpu_pace.hpp"
 #include "lcore_commands.hpp"
+#include "spin_time.hpp"
 #include "wake_flag.hpp"
 
 namespace roci::pmd {
@@ -22,7 +23,8 @@ namespace roci::pmd {
 struct IdlePolicy {
     bool sleeps = true;    ///< false: the lcore never sleeps
     bool adaptive = true;  ///< CpuPace determines when the lcore yields its CPU; false: `share_cpu` determines it
-    Nanos spin = 50'000;   ///< time without work after which the lcore sleeps
+    Nanos spin =
+        50'000;  ///< time without work after which the lcore sleeps; with `adaptive`, up to SpinTime::kMost times as long
     Nanos max_sleep = kNever;
     Nanos look = 200'000;   ///< longest sleep while a waker cannot wake the lcore
     bool share_cpu = true;  ///< without `adaptive`: the lcore yields its CPU once per kMostLooks idle rounds
@@ -104,12 +106,11 @@ private:
     static constexpr uint32_t kMostLooks = 64;
     /// Largest number of commands per round, so that many commands do not delay packets.
     static constexpr uint32_t kMostCommands = 4;
-    static constexpr uint32_t kMostSpins = 4;
 
     void relax(Nanos now) {
         cpu_relax();
         const bool wanted = policy_.adaptive ? give_up_cpu() : share_cpu();
-        const bool long_idle = now - idle_since_ >= spin_;
+        const bool long_idle = now - idle_since_ >= spin_.get();
         if (!policy_.sleeps || !(wanted || long_idle)) return;
         if (wanted) engine_.stop_lingering();
         if (nap()) idle_since_ = clock_.now();
@@ -202,16 +203,8 @@ private:
         const bool woken = sleep_at_rest(std::min(next - now, longest_sleep()));
         const Nanos end = clock_.now();
         engine_.slept(now, end);
-        if (policy_.adaptive) adapt_spin(end - now);
+        if (policy_.adaptive) spin_.slept(end - now);
         return woken ? until_woken : until_time_was_up;
-    }
-    /// Chooses for how long the lcore polls before its next sleep. If a sleep was short, the wake-up took a large part of it, and
-    /// the peer, which waits for an answer, was slow because of that. So the lcore polls for twice as long, up to
-    /// kMostSpins * policy_.spin. Then two programs that exchange messages wait for no wake-up any more. After a long sleep the
-    /// lcore again polls for policy_.spin.
-    void adapt_spin(Nanos slept) {
-        const Nanos most = kMostSpins * policy_.spin;
-        spin_ = slept < most ? std::min(2 * spin_, most) : policy_.spin;
     }
     /// Sleeps. If the engine keeps references to CQs, a fence must wake the lcore. Otherwise fences ignore the lcore during the
     /// sleep, and the conductor may borrow the engine. Returns true if the lcore was woken before the time limit.
@@ -232,7 +225,7 @@ private:
     EngineT& engine_;
     const ClockT& clock_;
     const IdlePolicy policy_;
-    Nanos spin_;  ///< time without work after which the lcore sleeps
+    SpinTime spin_;
     uint32_t& sleeping_for_clients_;
     WakeFlag& events_;
     std::function<void()> on_events_;

@@ -47,11 +47,11 @@ bool same_flow(const uint8_t* a, const uint8_t* b, bool ipv4) {
 /// Returns true if the opcode of the frame has the property `flag` (wire::OpcodeFlags).
 bool has(const io::TxFrame& f, uint32_t flag) { return is_udp(f) && wire::opcode_info(f.data[layout_of(f).bth]).has(flag); }
 
-/// Moves an ACK at the front behind the requests that follow it. Only the last segment of a datagram may be shorter than the other
-/// segments, so only behind longer requests the ACK can share their datagram. A program that answers each message then causes
-/// one datagram per answer instead of two. The order of an ACK and a request has no meaning, because the receiver of the ACK is the
-/// peer's requester, and the receiver of the request is the peer's responder. The ACK passes no response, because responses and
-/// ACKs must stay in PSN order (IBA 9.7.5.1.2).
+/// Moves an ACK at the front behind the requests that follow it. Only the last segment of a datagram may be shorter than the
+/// other segments, so only behind longer requests the ACK can share their datagram. A program that answers each message then
+/// causes one datagram per answer instead of two. The order of an ACK and a request has no meaning, because the receiver of the
+/// ACK is the peer's requester, and the receiver of the request is the peer's responder. The ACK passes no response, because
+/// responses and ACKs must stay in PSN order (IBA 9.7.5.1.2).
 void put_ack_last(io::TxFrame* frames, unsigned count) {
     if (count < 2 || frames[0].length >= frames[1].length || !has(frames[0], wire::kAck)) return;
     unsigned end = 1;

@@ -171,9 +171,9 @@ inline void Engine::Impl::note_user(uint16_t user) {
 }
 
 /// Returns true if the pending ACK of a QP should wait for the next round. If the program answers each message by a message, the
-/// ACK and the answer leave in one burst. On a port with expensive bursts, this halves the cost of an answer, and the program gets
-/// the message before the engine spends time on the ACK. An ACK waits for at most kHeldRounds rounds, and only if the QP has sent
-/// a request since the last wait.
+/// ACK and the answer leave in one burst. On a port with expensive bursts, this halves the cost of an answer, and the program
+/// gets the message before the engine spends time on the ACK. An ACK waits for at most kHeldRounds rounds, and only if the QP has
+/// sent a request since the last wait.
 bool Engine::Impl::holds_ack(qp::Qp& qp) {
     if (!qp.answers || ctx.out(qp).best_burst() == 1) return false;
     const bool waits = qp::owes_only_ack(qp) && qp.held_rounds < kHeldRounds && !qp::has_requests(ctx, qp);
@@ -195,9 +195,10 @@ bool Engine::Impl::holds_ack(qp::Qp& qp) {
         note_user(ctx.responders.user());
         const uint64_t bytes = qp.counters.tx_bytes;
         uint32_t sent = 0;
-        if (holds_ack(qp)) [[unlikely]] {
+        const bool silent = flushing(qp);
+        if (!silent && holds_ack(qp)) [[unlikely]] {
             ctx.responders.add(qp);
-        } else if (!flushing(qp)) {
+        } else if (!silent) {
             sent = qp::send_responses(ctx, qp, std::min(quantum(qp, ctx.responders.contended()), budget.left - kept.left));
             budget.spend(sent, cost(sent, qp.counters.tx_bytes - bytes));
             if (sent != 0) {

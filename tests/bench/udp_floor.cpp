@@ -179,8 +179,7 @@ int take(char** words) {
             continue;
         }
         if (bytes == 0) first = Clock::now();
-        for (uint32_t i = 0; i < uint32_t(n) / segments.segment(); ++i)
-            wrong += !segments.empty(i, &memory[size_t{i} * payload]);
+        for (uint32_t i = 0; i < uint32_t(n) / segments.segment(); ++i) wrong += !segments.empty(i, &memory[size_t{i} * payload]);
         bytes += uint64_t(n) / segments.segment() * payload;
         last = Clock::now();
     }
@@ -245,13 +244,14 @@ int main(int argc, char** argv) {
         int arguments;
         int (*run)(char**);
     };
-    const std::map<std::string, Word> words{
-        {"receive", {1, receive}}, {"send", {4, send}}, {"take", {2, take}}, {"give", {4, give}}, {"pong", {1, pong}}, {"ping", {4, ping}}};
+    const std::map<std::string, Word> words{{"receive", {1, receive}}, {"send", {4, send}}, {"take", {2, take}},
+                                            {"give", {4, give}},       {"pong", {1, pong}}, {"ping", {4, ping}}};
     const auto word = words.find(argc > 1 ? argv[1] : "");
     if (word == words.end() || argc - 2 != word->second.arguments) {
-        std::fputs("udp_floor receive PORT | send ADDRESS PORT SEGMENT SECONDS | take PORT PAYLOAD | "
-                   "give ADDRESS PORT PAYLOAD SECONDS | pong PORT | ping ADDRESS PORT BYTES COUNT\n",
-                   stderr);
+        std::fputs(
+            "udp_floor receive PORT | send ADDRESS PORT SEGMENT SECONDS | take PORT PAYLOAD | "
+            "give ADDRESS PORT PAYLOAD SECONDS | pong PORT | ping ADDRESS PORT BYTES COUNT\n",
+            stderr);
         return 2;
     }
     return word->second.run(argv + 2);
