@@ -15,6 +15,7 @@
 
 #include "abi/cpu_pace.hpp"
 #include "lcore_commands.hpp"
+#include "spin_time.hpp"
 #include "wake_flag.hpp"
 
 namespace roci::pmd {
@@ -22,7 +23,8 @@ namespace roci::pmd {
 struct IdlePolicy {
     bool sleeps = true;    ///< false: the lcore never sleeps
     bool adaptive = true;  ///< CpuPace determines when the lcore yields its CPU; false: `share_cpu` determines it
-    Nanos spin = 50'000;   ///< time without work after which the lcore sleeps
+    Nanos spin =
+        50'000;  ///< time without work after which the lcore sleeps; with `adaptive`, up to SpinTime::kMost times as long
     Nanos max_sleep = kNever;
     Nanos look = 200'000;   ///< longest sleep while a waker cannot wake the lcore
     bool share_cpu = true;  ///< without `adaptive`: the lcore yields its CPU once per kMostLooks idle rounds
@@ -46,6 +48,7 @@ public:
         : engine_(engine),
           clock_(clock),
           policy_(policy),
+          spin_(policy.spin),
           sleeping_for_clients_(sleeping_for_clients),
           events_(events),
           epoch_(epoch) {}
@@ -107,7 +110,7 @@ private:
     void relax(Nanos now) {
         cpu_relax();
         const bool wanted = policy_.adaptive ? give_up_cpu() : share_cpu();
-        const bool long_idle = now - idle_since_ >= policy_.spin;
+        const bool long_idle = now - idle_since_ >= spin_.get();
         if (!policy_.sleeps || !(wanted || long_idle)) return;
         if (wanted) engine_.stop_lingering();
         if (nap()) idle_since_ = clock_.now();
@@ -198,7 +201,9 @@ private:
         if (next <= now || stop_.load(std::memory_order_seq_cst)) return not_at_all;
         LoopCounters::add(counters_.sleeps, 1);
         const bool woken = sleep_at_rest(std::min(next - now, longest_sleep()));
-        engine_.slept(now, clock_.now());
+        const Nanos end = clock_.now();
+        engine_.slept(now, end);
+        if (policy_.adaptive) spin_.slept(end - now);
         return woken ? until_woken : until_time_was_up;
     }
     /// Sleeps. If the engine keeps references to CQs, a fence must wake the lcore. Otherwise fences ignore the lcore during the
@@ -220,6 +225,7 @@ private:
     EngineT& engine_;
     const ClockT& clock_;
     const IdlePolicy policy_;
+    SpinTime spin_;
     uint32_t& sleeping_for_clients_;
     WakeFlag& events_;
     std::function<void()> on_events_;

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "base/bytes.hpp"
+#include "wire/opcode.hpp"
 #include "wire/packet.hpp"
 
 namespace roci::pmd {
@@ -41,6 +42,21 @@ bool is_udp(const io::TxFrame& f) {
 bool same_flow(const uint8_t* a, const uint8_t* b, bool ipv4) {
     if (ipv4) return a[1] == b[1] && a[8] == b[8] && std::memcmp(a + 12, b + 12, 8) == 0;
     return std::memcmp(a, b, 4) == 0 && a[7] == b[7] && std::memcmp(a + 8, b + 8, 32) == 0;
+}
+
+/// Returns true if the opcode of the frame has the property `flag` (wire::OpcodeFlags).
+bool has(const io::TxFrame& f, uint32_t flag) { return is_udp(f) && wire::opcode_info(f.data[layout_of(f).bth]).has(flag); }
+
+/// Moves an ACK at the front behind the requests that follow it. Only the last segment of a datagram may be shorter than the
+/// other segments, so only behind longer requests the ACK can share their datagram. A program that answers each message then
+/// causes one datagram per answer instead of two. The order of an ACK and a request has no meaning, because the receiver of the
+/// ACK is the peer's requester, and the receiver of the request is the peer's responder. The ACK passes no response, because
+/// responses and ACKs must stay in PSN order (IBA 9.7.5.1.2).
+void put_ack_last(io::TxFrame* frames, unsigned count) {
+    if (count < 2 || frames[0].length >= frames[1].length || !has(frames[0], wire::kAck)) return;
+    unsigned end = 1;
+    while (end < count && frames[end].length == frames[1].length && has(frames[end], wire::kRequest)) ++end;
+    std::rotate(frames, frames + 1, frames + end);
 }
 
 Gid source_of(const uint8_t* l3, bool ipv4) {
@@ -106,17 +122,28 @@ bool UdpSender::open_group(const io::TxFrame& frame, unsigned index, Group& g) {
     return g.socket != nullptr;
 }
 
+/// Returns the largest number of segments of a datagram.
+unsigned UdpSender::most_segments(const Group& g) { return std::min(kSegments, (g.ipv4 ? kIpv4Bytes : kIpv6Bytes) / g.bytes); }
+
+/// Returns true if the frame `next`, which is shorter than the frames of the group, should be the last frame of the group. If
+/// further frames have the same length as `next`, they can share the next datagram with `next`. For example, Middle packets are
+/// shorter than a WRITE First, which has a RETH. The function then returns true only if a datagram is saved, because the frames
+/// from `next` on are one more than full datagrams can carry.
+bool UdpSender::closes(const io::TxFrame* frames, unsigned next, unsigned count, bool ipv4) {
+    unsigned end = next + 1;
+    while (end < count && frames[end].length == frames[next].length) ++end;
+    return (end - next) % most_segments({next, 1, layout_of(frames[next]).bytes, ipv4}) == 1;
+}
+
 /// Returns true if the next frame should be added to the group. A frame that is shorter than the first frame can only be the last
-/// frame of the datagram. If the frame after the shorter frame has the same length as the shorter frame, both frames can share
-/// the next datagram, so the function returns false. For example, Middle packets are shorter than a WRITE First, which has a
-/// RETH.
+/// frame of the datagram.
 bool UdpSender::joins(const Group& g, const io::TxFrame* frames, unsigned next, unsigned count) const {
-    if (!segments_ || g.closed || g.count == kSegments) return false;
+    if (!segments_ || g.closed || g.count == most_segments(g)) return false;
     const io::TxFrame& frame = frames[next];
     const Layout at = layout_of(frame);
-    if (at.bytes < g.bytes && next + 1 < count && frames[next + 1].length == frame.length) return false;
-    return at.ipv4 == g.ipv4 && at.bytes <= g.bytes && (g.count + 1) * g.bytes <= (g.ipv4 ? kIpv4Bytes : kIpv6Bytes) &&
-           same_flow(frames[g.first].data + kL3, frame.data + kL3, g.ipv4);
+    if (at.ipv4 != g.ipv4 || at.bytes > g.bytes) return false;
+    if (at.bytes < g.bytes && !closes(frames, next, count, g.ipv4)) return false;
+    return same_flow(frames[g.first].data + kL3, frame.data + kL3, g.ipv4);
 }
 
 /// Changes the ICRCs of the frames for the identifications of the segments. In the segments of an IPv4 datagram, the kernel sets
@@ -210,6 +237,7 @@ unsigned UdpSender::submit(io::TxFrame* frames, unsigned groups, unsigned end) {
 
 unsigned UdpSender::send(io::TxFrame* frames, unsigned count) {
     count = std::min(count, kFrames);
+    if (segments_) put_ack_last(frames, count);
     unsigned groups = 0;
     for (unsigned i = 0; i < count; ++i) {
         if (groups != 0 && joins(groups_[groups - 1], frames, i, count)) {

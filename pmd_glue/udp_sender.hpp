@@ -57,6 +57,8 @@ private:
     };
 
     bool open_group(const io::TxFrame& frame, unsigned index, Group& g);
+    static unsigned most_segments(const Group& g);
+    static bool closes(const io::TxFrame* frames, unsigned next, unsigned count, bool ipv4);
     bool joins(const Group& g, const io::TxFrame* frames, unsigned next, unsigned count) const;
     void address(const Group& g, const io::TxFrame& frame, unsigned message);
     void number_segments(const Group& g, io::TxFrame* frames);

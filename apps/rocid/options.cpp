@@ -48,7 +48,9 @@ constexpr Option kOptions[] = {
      "backoff: the engine spins for spin_us even if other threads want the CPU, then sleeps.",
      ROCI_TEXT(engine.idle)},
     {"engine", "spin_us", Kind::count, "50", 0, 1000000, "",
-     "adaptive, backoff: microseconds without work before an engine sleeps.", ROCI_COUNT(engine.spin_us)},
+     "adaptive, backoff: microseconds without work before an engine sleeps. adaptive: after a short sleep, up to four times as "
+     "long.",
+     ROCI_COUNT(engine.spin_us)},
     {"engine", "max_sleep_us", Kind::count, "10000", 10, 1000000, "",
      "Longest sleep of an engine in microseconds. With idle = \"adaptive\" this limit applies only to an engine with a "
      "network card, whose interrupts may stop, or with a port that cannot wake the engine. Other engines sleep until they "

@@ -26,6 +26,8 @@ constexpr Nanos kSharedFor = 10'000'000;
 /// Limit of bursts that a round receives from a port. A round receives another burst only after a full burst.
 constexpr uint32_t kRoundBursts = 8;
 constexpr uint32_t kFrameCopies = 64;
+/// Number of rounds for which the ACK of a QP waits for the program's answer.
+constexpr uint8_t kHeldRounds = 8;
 /// Number of rounds between two calls of settle_sleepers(). Each call executes a full fence.
 constexpr uint32_t kSettleEvery = 64;
 
@@ -168,6 +170,19 @@ inline void Engine::Impl::note_user(uint16_t user) {
     last_turn = ctx.now;
 }
 
+/// Returns true if the pending ACK of a QP should wait for the next round. If the program answers each message by a message, the
+/// ACK and the answer leave in one burst. On a port with expensive bursts, this halves the cost of an answer, and the program
+/// gets the message before the engine spends time on the ACK. An ACK waits for at most kHeldRounds rounds, and only if the QP has
+/// sent a request since the last wait.
+bool Engine::Impl::holds_ack(qp::Qp& qp) {
+    if (!qp.answers || ctx.out(qp).best_burst() == 1) return false;
+    const bool waits = qp::owes_only_ack(qp) && qp.held_rounds < kHeldRounds && !qp::has_requests(ctx, qp);
+    if (waits) return ++qp.held_rounds, true;
+    qp.answers = false;
+    qp.held_rounds = 0;
+    return false;
+}
+
 /// Sends the responses of the responders in the run queue. Responders are served before requesters, because the QPs that
 /// received requests in the previous round are still in the caches. While requesters wait, responders get at most half of the
 /// frames and half of the cost of a round. Otherwise the long responses to one user's READs would leave little time for the
@@ -180,7 +195,10 @@ inline void Engine::Impl::note_user(uint16_t user) {
         note_user(ctx.responders.user());
         const uint64_t bytes = qp.counters.tx_bytes;
         uint32_t sent = 0;
-        if (!flushing(qp)) {
+        const bool silent = flushing(qp);
+        if (!silent && holds_ack(qp)) [[unlikely]] {
+            ctx.responders.add(qp);
+        } else if (!silent) {
             sent = qp::send_responses(ctx, qp, std::min(quantum(qp, ctx.responders.contended()), budget.left - kept.left));
             budget.spend(sent, cost(sent, qp.counters.tx_bytes - bytes));
             if (sent != 0) {
@@ -291,6 +309,7 @@ void Engine::Impl::settle_sleepers() {
         budget.spend(worked, spent);
         if (worked != 0) {
             qp.linger = kLinger;
+            qp.answers = true;
             bump(ctx.tally(qp).tx_octets, qp.counters.tx_bytes - bytes);
         }
         const bool held = qp::hold_back(ctx, qp);

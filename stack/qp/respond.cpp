@@ -159,6 +159,11 @@ bool has_responses(const Qp& qp) {
     return rs.sequence.reply_due();
 }
 
+bool owes_only_ack(const Qp& qp) {
+    const Responder& rs = qp.responder;
+    return rs.sequence.ack_due() && !rs.sequence.nak_due() && rs.jobs.count == 0 && !owes_report(qp);
+}
+
 uint32_t send_responses(Context& ctx, Qp& qp, uint32_t quantum) {
     ROCI_STAGE(respond);
     Responder& rs = qp.responder;

@@ -188,6 +188,8 @@ struct alignas(64) Qp {
     bool sqd_pending : 1 = false;     ///< in SQD: the SQ_DRAINED event was not raised yet
     bool notify_drained : 1 = false;  ///< the client requested the SQ_DRAINED event
     bool established : 1 = false;
+    bool answers : 1 = false;     ///< the requester has sent a request since the responder last held back an ACK
+    uint8_t held_rounds : 4 = 0;  ///< number of rounds for which the responder has held back the pending ACK
     uint8_t linger = 0;
     uint16_t share = 0;  ///< number of the session's share in the run queues
     uint8_t mtu_shift = 0;

@@ -4,10 +4,10 @@
     tests/bench/udp.py [--build DIR] [--rounds N] [--seconds N] [--mtu N ...] [--kinds udp af_packet af_xdp] [--latency]
                        [--engine 'KEY = VALUE' ...]
 
-Each round measures in turn, in MB/s: TCP (iperf3, one stream), bare UDP sockets with UDP_SEGMENT and UDP_GRO (udp_floor), then RDMA
-WRITE of 64 KiB (ib_write_bw) over each kind of port. With --latency, each round measures half a round trip of 64 B in us: two UDP
-sockets that block in recv, then ib_send_lat and ib_write_lat over each kind of port. Prints the median of each figure and its ratio
-to the first figure. Needs root.
+Each round measures in turn, in MB/s: TCP (iperf3, one stream), bare UDP sockets with UDP_SEGMENT and UDP_GRO (udp_floor), the same
+sockets with an ICRC and a copy of the payload at both ends, which an engine needs too, then RDMA WRITE of 64 KiB (ib_write_bw) over
+each kind of port. With --latency, each round measures half a round trip of 64 B in us: two UDP sockets that block in recv, then
+ib_send_lat and ib_write_lat over each kind of port. Prints the median of each figure and its ratio to the first figure. Needs root.
 """
 import argparse
 import itertools
@@ -29,7 +29,7 @@ def floor(net, ours, theirs, answer):
     printed."""
     port = next(PORT)
     tool = str(hosts.BUILD / 'tests/bench/udp_floor')
-    server = hosts.Program([*net.a.inside, tool, ours, str(port)])
+    server = hosts.Program([*net.a.inside, tool, ours[0], str(port), *map(str, ours[1:])])
     client = None
     try:
         net.wait(lambda: 'ready' in server.output(), 'udp_floor does not start')
@@ -92,13 +92,15 @@ class Columns:
         seconds = self.options.seconds
         segment = PAYLOAD.get(self.mtu, 1024) + BTH_AND_ICRC
         yield 'TCP, one stream', lambda net: ratios.iperf3(net, seconds)
-        yield f'UDP sockets, segments of {segment}', lambda net: floor(net, 'receive', ('send', segment, seconds), 'server')
+        yield f'UDP sockets, segments of {segment}', lambda net: floor(net, ('receive',), ('send', segment, seconds), 'server')
+        payload = segment - BTH_AND_ICRC
+        yield 'the same with ICRC and a copy at both ends', lambda net: floor(net, ('take', payload), ('give', payload, seconds), 'server')
         for kind in self.kinds():
             yield f'{kind}: WRITE 64 KiB', self.over(kind, self.write(kind))
 
     def latency(self):
         count = 5000 * self.options.seconds
-        yield 'UDP ping-pong, 64 B', lambda net: floor(net, 'pong', ('ping', 64, count), 'client')
+        yield 'UDP ping-pong, 64 B', lambda net: floor(net, ('pong',), ('ping', 64, count), 'client')
         for kind in self.kinds():
             for program in ('ib_send_lat', 'ib_write_lat'):
                 yield f'{kind}: {program} -s 64', self.over(kind, lambda net, p=program: ratios.perftest(net, f'{p} -s 64 -n {count}')[4])

@@ -59,7 +59,8 @@ struct SimPort::Arrived {
     std::unique_ptr<uint8_t[]> bytes;
 };
 
-SimPort::SimPort(Network& net, uint32_t endpoint, uint32_t pool) : net_(net), endpoint_(endpoint), pool_(pool) {}
+SimPort::SimPort(Network& net, uint32_t endpoint, uint32_t pool, uint32_t best_burst)
+    : net_(net), endpoint_(endpoint), pool_(pool), best_burst_(best_burst) {}
 SimPort::~SimPort() = default;
 
 unsigned SimPort::rx_burst(io::RxFrame* frames, unsigned max) {
@@ -121,11 +122,11 @@ void SimPort::tx_free(io::TxFrame* frames, unsigned count) {
 
 // ---- the path of a frame --------------------------------------------------------------------------------------------
 
-uint32_t Network::add_endpoint(const MacAddress& mac, uint32_t queues, uint32_t tx_pool) {
+uint32_t Network::add_endpoint(const MacAddress& mac, uint32_t queues, uint32_t tx_pool, uint32_t best_burst) {
     const auto number = uint32_t(ends_.size());
     End& e = ends_.emplace_back();
     e.mac = mac;
-    for (uint32_t q = 0; q < queues; ++q) e.ports.push_back(std::make_unique<SimPort>(*this, number, tx_pool));
+    for (uint32_t q = 0; q < queues; ++q) e.ports.push_back(std::make_unique<SimPort>(*this, number, tx_pool, best_burst));
     return number;
 }
 

@@ -85,13 +85,14 @@ class Network;
 /// The port of one receive queue of an endpoint.
 class SimPort final : public io::Port {
 public:
-    SimPort(Network& net, uint32_t endpoint, uint32_t pool);
+    SimPort(Network& net, uint32_t endpoint, uint32_t pool, uint32_t best_burst);
     ~SimPort() override;
     unsigned rx_burst(io::RxFrame* frames, unsigned max) override;
     void rx_free(io::RxFrame* frames, unsigned count) override;
     unsigned tx_alloc(io::TxFrame* frames, unsigned count) override;
     unsigned tx_burst(io::TxFrame* frames, unsigned count) override;
     void tx_free(io::TxFrame* frames, unsigned count) override;
+    unsigned best_burst() const override { return best_burst_; }
 
     /// tx_held() and rx_held() return the number of frames that the engine holds. An idle engine holds none.
     int64_t tx_held() const { return tx_held_; }
@@ -104,7 +105,7 @@ private:
     struct Arrived;
     Network& net_;
     const uint32_t endpoint_;
-    const uint32_t pool_;
+    const uint32_t pool_, best_burst_;
     std::deque<std::vector<uint8_t>> rx_;
     std::vector<std::unique_ptr<Buffer>> free_;
     int64_t tx_held_ = 0, rx_held_ = 0;
@@ -114,8 +115,9 @@ class Network {
 public:
     Network(Rng rng, const Nanos& clock) : rng_(rng), clock_(clock) {}
 
-    /// Adds an endpoint and returns its number. An engine may hold at most `tx_pool` TX frames per port.
-    uint32_t add_endpoint(const MacAddress& mac, uint32_t queues, uint32_t tx_pool = 1024);
+    /// Adds an endpoint and returns its number. An engine may hold at most `tx_pool` TX frames per port. `best_burst` is the
+    /// number of frames per burst that the port prefers.
+    uint32_t add_endpoint(const MacAddress& mac, uint32_t queues, uint32_t tx_pool = 1024, uint32_t best_burst = 1);
     SimPort& port(uint32_t endpoint, uint32_t queue) { return *ends_[endpoint].ports[queue]; }
     uint32_t queues(uint32_t endpoint) const { return uint32_t(ends_[endpoint].ports.size()); }
     const MacAddress& mac(uint32_t endpoint) const { return ends_[endpoint].mac; }

@@ -78,6 +78,7 @@ Plan make_plan(Rng& rng, uint64_t seed) {
     p.world.port_sums = seed % 2 != 0;
     p.world.users = 1 + uint32_t(seed % 3);
     p.world.commands_travel = seed / 12 % 2 == 0;
+    p.world.best_burst = seed / 48 % 2 == 0 ? 64 : 1;
     p.world.engine.loss_reports = seed / 24 % 2 == 0;
     choose_congestion_control(p, seed / 2);
     choose_engine(rng, p.world);

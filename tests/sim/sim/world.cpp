@@ -34,7 +34,7 @@ Host::Host(World& world, uint32_t number, const WorldOptions& o)
         const uint32_t n = number * o.devices + d;
         devices_.push_back(
             {.name = "roci" + std::to_string(d), .netdev = "", .mac = mac_of(n), .gids = {ipv4_gid(n), ipv6_gid(n)}});
-        const uint32_t end = world.net().add_endpoint(mac_of(n), o.engines, o.tx_pool);
+        const uint32_t end = world.net().add_endpoint(mac_of(n), o.engines, o.tx_pool, o.best_burst);
         if (d == 0) first_endpoint_ = end;
         devices_[d].resolver = o.resolver;
         devices_[d].vlan = o.vlan;

@@ -208,6 +208,17 @@ TEST_F(Lcore, WakesAProgramThatSleepsWhileItPolls) {
     EXPECT_TRUE(engine.sleeping_programs.empty());
 }
 
+TEST(SpinTime, GrowsWhileSleepsAreShortAndEndsWithALongSleep) {
+    SpinTime spin(50);
+    EXPECT_EQ(spin.get(), 50u);
+    spin.slept(199);
+    EXPECT_EQ(spin.get(), 100u);
+    for (int i = 0; i < 3; ++i) spin.slept(0);
+    EXPECT_EQ(spin.get(), 200u);
+    spin.slept(200);
+    EXPECT_EQ(spin.get(), 50u);
+}
+
 TEST_F(Lcore, SpinNeverSleeps) {
     policy.sleeps = false;
     make();

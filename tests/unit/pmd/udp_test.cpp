@@ -5,10 +5,12 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <net/if.h>
+#include <poll.h>
 #include <sched.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -28,8 +30,11 @@ constexpr MacAddress kMac{{0x02, 0, 0, 0, 0, 1}};
 constexpr uint8_t kHere[4] = {127, 79, 1, 1}, kThere[4] = {127, 79, 1, 2};
 constexpr uint32_t kBth = wire::kEthLength + wire::kIpv4Length + wire::kUdpLength;
 
+constexpr uint8_t kSendOnly = 0x04, kReadResponse = 0x10, kAck = 0x11;  // opcodes of RC
+
 /// Writes a frame from kThere to kHere. The payload begins with `number`. Returns the length of the frame.
-uint32_t build(uint8_t* f, uint32_t number, uint32_t payload, uint16_t source_port = wire::kRoceUdpPort) {
+uint32_t build(uint8_t* f, uint32_t number, uint32_t payload, uint16_t source_port = wire::kRoceUdpPort,
+               uint8_t opcode = kSendOnly) {
     const uint32_t udp = wire::kUdpLength + wire::kBthLength + payload + wire::kIcrcLength;
     const uint32_t length = wire::kEthLength + wire::kIpv4Length + udp;
     std::memset(f, 0, length);
@@ -45,7 +50,7 @@ uint32_t build(uint8_t* f, uint32_t number, uint32_t payload, uint16_t source_po
     store_be<uint16_t>(l3 + 20, source_port);
     store_be<uint16_t>(l3 + 22, wire::kRoceUdpPort);
     store_be<uint16_t>(l3 + 24, uint16_t(udp));
-    f[kBth] = 0x04;  // RC SEND Only
+    f[kBth] = opcode;
     for (uint32_t i = 0; i < payload; ++i) f[kBth + wire::kBthLength + i] = uint8_t(number + i);
     store_be<uint32_t>(f + kBth + wire::kBthLength, number);
     const uint32_t covered = wire::kIpv4Length + udp - wire::kIcrcLength;
@@ -146,6 +151,78 @@ TEST_F(Udp, AWholeBurstIsOneSystemCallAndArrivesInOrderInBurstsOfAnySize) {
         EXPECT_EQ(got[i].number, i);
         EXPECT_TRUE(got[i].right) << "frame " << i;
     }
+}
+
+/// Tests of how a burst is divided into datagrams. The tests read the datagrams from the receiver's socket.
+class UdpDatagrams : public Udp {
+protected:
+    void SetUp() override {
+        Udp::SetUp();
+        if (IsSkipped()) return;
+        there_ = open_sockets(kThere);
+        ASSERT_NE(there_, nullptr);
+        port_ = std::make_unique<UdpPort>(*there_, kMac, 256, nullptr);
+    }
+    struct Frame {
+        uint32_t payload;
+        uint8_t opcode = kSendOnly;
+    };
+    static constexpr uint32_t kAround = wire::kBthLength + wire::kIcrcLength;
+    void send(const std::vector<Frame>& frames) {
+        std::vector<io::TxFrame> f(frames.size());
+        const auto count = unsigned(frames.size());
+        ASSERT_EQ(port_->tx_alloc(f.data(), count), count);
+        for (uint32_t i = 0; i < count; ++i)
+            f[i].length = build(f[i].data, i, frames[i].payload, wire::kRoceUdpPort, frames[i].opcode);
+        ASSERT_EQ(port_->tx_burst(f.data(), count), count);
+    }
+    /// Sends frames and returns the sizes of the datagrams that arrive.
+    std::vector<size_t> datagrams(const std::vector<Frame>& frames) {
+        size_t left = 0;
+        for (const Frame& f : frames) left += f.payload + kAround;
+        send(frames);
+        std::vector<size_t> sizes;
+        std::vector<uint8_t> buffer(1 << 16);
+        pollfd p{.fd = here_->all()[0].fd, .events = POLLIN, .revents = 0};
+        while (left != 0 && poll(&p, 1, 60'000) == 1) {
+            const ssize_t n = recv(p.fd, buffer.data(), buffer.size(), MSG_DONTWAIT);
+            if (n <= 0) break;
+            sizes.push_back(size_t(n));
+            left -= std::min(left, size_t(n));
+        }
+        return sizes;
+    }
+    using Sizes = std::vector<size_t>;
+    std::unique_ptr<UdpSockets> there_;
+    std::unique_ptr<UdpPort> port_;
+};
+
+TEST_F(UdpDatagrams, AnAckAndTheRequestsBehindItAreOneDatagram) {
+    EXPECT_EQ(datagrams({{4, kAck}, {64}}), Sizes{20 + 80});
+    EXPECT_EQ(datagrams({{4, kAck}, {64}, {64}, {64}}), Sizes{20 + 3 * 80});
+    EXPECT_EQ(datagrams({{4, kAck}, {4, kAck}}), Sizes{2 * 20});
+    send({{4, kAck}, {64}});
+    const std::vector<Got> got = receive(2);
+    ASSERT_EQ(got.size(), 2u);
+    EXPECT_EQ(got[0].number, 1u);
+    EXPECT_EQ(got[1].number, 0u);
+    EXPECT_TRUE(got[0].right);
+    EXPECT_TRUE(got[1].right);
+}
+
+// Responses and ACKs must be sent in PSN order (IBA 9.7.5.1.2).
+TEST_F(UdpDatagrams, AnAckPassesNoResponse) { EXPECT_EQ(datagrams({{4, kAck}, {68, kReadResponse}}), (Sizes{20, 84})); }
+
+// A datagram carries at most 62 frames of 1,040 bytes. The first packet of a WRITE is longer than the others.
+TEST_F(UdpDatagrams, AMessageNeedsAsFewDatagramsAsPossible) {
+    const auto message = [](size_t others) {
+        std::vector<Frame> frames(1 + others, Frame{1024});
+        frames[0].payload += 16;
+        return frames;
+    };
+    EXPECT_EQ(datagrams(message(1)), Sizes{1056 + 1040});
+    EXPECT_EQ(datagrams(message(62)), (Sizes{1056, 62 * 1040}));
+    EXPECT_EQ(datagrams(message(63)), (Sizes{1056 + 1040, 62 * 1040}));
 }
 
 TEST_F(Udp, AfterSilenceFramesArriveAgain) {

@@ -1,0 +1,28 @@
+// Chooses for how long an idle lcore polls before it sleeps. A wake-up from sleep takes tens of microseconds. Two programs that
+// exchange messages would pay for this wake-up at both engines per message. So after a short sleep, the lcore polls for longer.
+// After a long sleep, it polls for the configured time again.
+#pragma once
+
+#include <algorithm>
+
+#include "base/types.hpp"
+
+namespace roci::pmd {
+
+class SpinTime {
+public:
+    /// `least` is the configured time.
+    explicit SpinTime(Nanos least) : least_(least), now_(least) {}
+    Nanos get() const { return now_; }
+    /// Chooses the next time after a sleep that took `slept`. Doubles the time, up to the longest one, if a lcore that had polled
+    /// for the longest time would not have slept.
+    void slept(Nanos slept) { now_ = slept < kMost * least_ ? std::min(2 * now_, kMost * least_) : least_; }
+
+    /// The longest time, as a multiple of the configured time.
+    static constexpr Nanos kMost = 4;
+
+private:
+    Nanos least_, now_;
+};
+
+}  // namespace roci::pmd
