@@ -52,7 +52,7 @@ public:
     ~Engine();
     Engine(const Engine&) = delete;
 
-    /// Runs one round: doorbells, timers, transmission, and frames of every port. Returns true if there was any work.
+    /// Runs one round: doorbells, transmission, frames of every port, and timers. Returns true if there was any work.
     bool poll(Nanos now);
     /// Executes one command. The thread that calls poll() calls this function. While that thread sleeps, another thread may
     /// call this function with `asleep` set.

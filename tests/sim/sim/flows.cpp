@@ -199,6 +199,7 @@ RunResult run_flows(const FlowOptions& o, uint64_t seed) {
     for (uint32_t h = 0; h < w.hosts(); ++h) {
         w.net().link(w.host(h).endpoint(0)) = {.bits_per_second = o.bits_per_second, .latency = o.propagation};
         w.net().intake(w.host(h).endpoint(0)) = {.jitter = o.jitter};
+        w.host(h).pause_at_random(o.pauses);
     }
     Switches* switches = build_switches(w, o);
     Client target(w.host(0), 0);

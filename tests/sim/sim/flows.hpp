@@ -22,6 +22,7 @@ struct FlowOptions {
     Nanos propagation = 5000;
     Faults faults{};
     Nanos jitter = 0;  ///< jitter of each host, see Intake
+    Pauses pauses{};   ///< of each host
     bool keep = true;  ///< true: the reorder buffer is on
     bool selective = true;
     bool reports = false;  ///< the ends exchange loss reports

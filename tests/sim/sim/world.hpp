@@ -19,6 +19,12 @@
 
 namespace roci::sim {
 
+/// Times in which the threads of a host's engines have no CPU.
+struct Pauses {
+    Nanos apart = 0;    ///< longest time from the end of a pause to the next one; 0: no pauses
+    Nanos longest = 0;  ///< longest pause
+};
+
 struct WorldOptions {
     uint64_t seed = 1;
     uint32_t hosts = 2;
@@ -78,16 +84,27 @@ public:
     host::Reply await_reply(uint32_t session);
     void add_client(uint32_t session, Client* c) { clients_[session] = c; }
     void remove_client(uint32_t session) { clients_.erase(session); }
+    /// The engines execute no round before the time `until`.
+    void pause(Nanos until) { paused_until_ = until; }
+    /// Pauses the engines at random times. The same seed of the world causes the same pauses.
+    void pause_at_random(const Pauses& p);
+    /// Reports to the engines that they slept until `now`. An engine without CPU does not sleep.
+    void wake(Nanos slept_from, Nanos now);
     /// Stops the host. Returns a text about leaks, which is empty if there are none.
     std::string shut_down();
 
 private:
     bool run_commands(uint32_t engine);
+    bool poll_engine(uint32_t engine);
+    bool has_cpu();
     void drain_events(uint32_t engine);
     World& world_;
     const bool commands_travel_;
     std::vector<std::unique_ptr<engine::CommandRing>> commands_;  ///< by engine
     uint32_t first_endpoint_ = 0, users_ = 1;
+    Pauses pauses_;
+    Rng pause_rng_;
+    Nanos paused_until_ = 0, next_pause_ = kNever;
     std::vector<host::DeviceConfig> devices_;
     std::vector<io::PortAddresses> addresses_;
     std::unique_ptr<qp::Shared> shared_;
