@@ -35,6 +35,7 @@ struct FlowOptions {
     std::optional<TcpKind> tcp{};  ///< adds a TCP flow over the same switches; `spines` must not be 0
     /// Each flow begins at a random time before this time; the TCP flow, or else the first flow, begins at once.
     Nanos start_within = 0;
+    bool checks = false;  ///< see WorldOptions
 };
 
 struct FlowResult {

@@ -44,6 +44,7 @@ struct WorldOptions {
     bool port_sums = false;                            ///< the ports of the network compute and check IPv4 header checksums
     /// Creates the port of an endpoint and an engine. This port replaces the port of the network (for benchmarks).
     std::function<io::Port*(uint32_t endpoint, uint32_t engine)> port;
+    bool checks = true;  ///< the invariants of the engines are checked after every round
     ChunkSource* chunks = &HeapChunks::instance();
     host::Limits limits{.max_sessions = 64, .max_qps = 4096, .max_keys = 4096, .max_ahs = 256};
 };
@@ -99,7 +100,7 @@ private:
     bool has_cpu();
     void drain_events(uint32_t engine);
     World& world_;
-    const bool commands_travel_;
+    const bool commands_travel_, checks_;
     std::vector<std::unique_ptr<engine::CommandRing>> commands_;  ///< by engine
     uint32_t first_endpoint_ = 0, users_ = 1;
     Pauses pauses_;
