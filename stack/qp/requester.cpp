@@ -228,7 +228,7 @@ struct Begun {
 /// measurement of a round trip. If one of the first packets is lost, the NAK is an early answer to the first packet.
 void measure(const Context& ctx, Qp& qp, Psn psn) {
     Requester& rq = qp.requester;
-    if (!rq.round_trip.timing()) rq.round_trip.begin(psn, ctx.now);
+    if (!rq.round_trip.timing()) rq.round_trip.begin(psn, ctx.now, rq.window.in_flight());
     if (!cc::rests(rq.congestion)) [[unlikely]]
         qp.send_times.add(psn, ctx.now);
 }
@@ -378,7 +378,7 @@ uint32_t send_repairs(Context& ctx, Qp& qp, uint32_t quantum) {
     if (sent != 0) {
         rq.repair.sent_at = uint32_t(ctx.now);
         // If the QP has lost a packet of each message, only the repaired packet can provide a round-trip time.
-        if (!rq.round_trip.known() && rq.repair.cause == Repair::Cause::nak) rq.round_trip.begin(rq.repair.begin, ctx.now);
+        if (!rq.round_trip.known() && rq.repair.cause == Repair::Cause::nak) rq.round_trip.begin(rq.repair.begin, ctx.now, rq.window.in_flight());
         arm_probe(ctx, qp);
         update_timer(ctx, qp);
     }
