@@ -141,9 +141,9 @@ void cut_delay(Controller& c, State& s, Nanos now, uint32_t to) {
     s.slow_start = false;
 }
 
-uint32_t begin_delay(Controller& c, State& s, const Limits& l, Nanos now, uint32_t quantum) {
-    forget_if_idle(c, s, l, now);
-    return quantum;
+uint32_t begin_delay(Controller& c, State& s, const Limits& l, const Turn& t) {
+    forget_if_idle(c, s, l, t);
+    return t.quantum;
 }
 
 void sent_delay(Controller&, State& s, const Limits&, Nanos now, uint32_t) { s.active_at = uint32_t(now); }
@@ -153,6 +153,7 @@ void acked_delay(Controller& c, State& s, const Limits& l, const Acked& a) {
     collect(c, s, l, a);
     grow(c, s, l, a);
     const uint32_t since_sent = uint32_t(a.now) - s.active_at;
+    s.active_at = uint32_t(a.now);
     if (c.window < kFraction && a.smoothed != 0) {
         const Nanos pause = std::min(Nanos{a.smoothed} * kFraction / c.window, Nanos{kLongestPause});
         c.not_before = a.now + (pause > since_sent ? pause - since_sent : 0);

@@ -447,7 +447,7 @@ uint32_t send_requests(Context& ctx, Qp& qp, uint32_t quantum) {
     uint32_t sent = 0;
     SendTurn turn;
     const uint64_t bytes_before = qp.counters.tx_bytes;
-    quantum = cc::begin_turn(rq.congestion, qp.adaptation, ctx.congestion, ctx.now, quantum);
+    quantum = cc::begin_turn(rq.congestion, qp.adaptation, ctx.congestion, {ctx.now, quantum, !rq.window.awaits_answer()});
     if (rq.window.repair_due() && !rq.deadlines.pending(Deadline::rnr)) [[unlikely]]
         sent = send_repairs(ctx, qp, quantum);
     turn.uncounted = rq.queue.cursor();
