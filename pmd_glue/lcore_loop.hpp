@@ -110,6 +110,7 @@ private:
         const bool long_idle = now - idle_since_ >= policy_.spin;
         if (!policy_.sleeps || !(wanted || long_idle)) return;
         if (wanted) engine_.stop_lingering();
+        contested_ = wanted;
         if (nap()) idle_since_ = clock_.now();
     }
     /// Yields the CPU if CpuPace requires it. Returns true if the lcore should sleep because a busy program uses the same CPU.
@@ -198,7 +199,7 @@ private:
         if (next <= now || stop_.load(std::memory_order_seq_cst)) return not_at_all;
         LoopCounters::add(counters_.sleeps, 1);
         const bool woken = sleep_at_rest(std::min(next - now, longest_sleep()));
-        engine_.slept(now, clock_.now());
+        engine_.slept(now, clock_.now(), contested_);
         return woken ? until_woken : until_time_was_up;
     }
     /// Sleeps. If the engine keeps references to CQs, a fence must wake the lcore. Otherwise fences ignore the lcore during the
@@ -221,6 +222,7 @@ private:
     const ClockT& clock_;
     const IdlePolicy policy_;
     uint32_t& sleeping_for_clients_;
+    bool contested_ = false;  ///< other threads want the lcore's CPU
     WakeFlag& events_;
     std::function<void()> on_events_;
     const Epoch& epoch_;

@@ -154,12 +154,15 @@ bool Engine::Impl::run_timers(bool all_received) {
 /// Receives frames from every port. Sets `all_received` to false if a port may hold more frames. Returns true if there were any.
 [[gnu::always_inline]] inline bool Engine::Impl::receive_all(bool& all_received) {
     bool any = false;
+    ctx.unseen = uint32_t(std::min<Nanos>(ctx.now - received_at, UINT32_MAX));
+    all_received = true;
     for (uint32_t port = 0; port < ports.size(); ++port) {
         unsigned got = receive(port);
         any |= got != 0;
         for (uint32_t i = 1; i < kRoundBursts && got == config.rx_burst; ++i) got = receive(port);
         all_received &= got != config.rx_burst;
     }
+    if (all_received) received_at = ctx.now;
     return any;
 }
 
@@ -363,7 +366,7 @@ bool Engine::poll(Nanos now) {
     if (!e.started) {
         e.ctx.wheel.start(now);
         e.started = true;
-        e.ctx.now = now;
+        e.ctx.now = e.received_at = now;
     }
     e.note_gap(now);
     e.ctx.now = now;
@@ -377,7 +380,7 @@ bool Engine::poll(Nanos now) {
     // The engine receives after it has sent, so that frames to the same device or to its loopback peer are received in the same
     // round. Timers run after reception. If the thread had no CPU for some time, the responses have arrived meanwhile, and a
     // timer that ran first would take them for missing.
-    bool all_received = true;
+    bool all_received;
     any |= e.receive_all(all_received);
     any |= e.receive_handed_over();
     any |= e.run_timers(all_received);
@@ -427,7 +430,10 @@ void Engine::stop_lingering() {
     impl_->ctx.requesters.for_each([](qp::Qp& qp) { qp.linger = 0; });
 }
 
-void Engine::slept(Nanos from, Nanos to) { impl_->count_sleep(from, to); }
+void Engine::slept(Nanos from, Nanos to, bool contested) {
+    impl_->count_sleep(from, to);
+    if (!contested) impl_->received_at = to;
+}
 
 uint32_t Engine::take_wake_mask() { return std::exchange(impl_->wake_mask, 0); }
 

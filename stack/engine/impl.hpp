@@ -48,6 +48,7 @@ struct alignas(64) Engine::Impl {
     Nanos last_turn = 0;
     uint16_t last_user = 0;  ///< user of the last turn; 0: none
     bool started = false;
+    Nanos received_at = 0;     ///< time when the ports were last empty, or the end of the last sleep
     uint8_t deferrals = 0;     ///< number of consecutive rounds in which the timers have waited
     bool lent = false;         ///< the conductor executes a command while the engine's thread sleeps
     uint32_t last_frames = 0;  ///< frames that removed QPs have sent since the last round
