@@ -72,8 +72,9 @@ struct State {
     bool crowded : 1 = false;    ///< delay: the last round trip was longer than the target
     bool contended : 1 = false;  ///< delay: cuts do not shorten round trips, so long round trips do not reduce the window
     uint16_t queue = 0;          ///< delay: time that the last round trip spent in queues, in units of kQueueUnit (delay.cpp)
+    uint16_t swing = 0;          ///< delay: mean difference of consecutive values of `queue`
 };
-static_assert(sizeof(State) == 60);
+static_assert(sizeof(State) == 64);
 
 /// Sets the controller and the state of a QP to their initial values for this policy.
 void start(Controller& c, State& s, const Limits& limits, Policy policy, uint32_t packet_bytes);
