@@ -87,8 +87,8 @@ public:
     /// Removes QPs without work from the run queue in the next round. Their clients then ring the doorbell. Called before the
     /// engine sleeps.
     void stop_lingering();
-    /// Reports that the lcore slept in this interval. `contested` means that other threads want the same CPU. Then a frame that wakes
-    /// the lcore may wait long for the CPU.
+    /// Reports that the lcore slept in this interval. `contested` means that other threads want the same CPU. Then a frame that
+    /// wakes the lcore may wait long for the CPU.
     void slept(Nanos from, Nanos to, bool contested = false);
     io::EventRing& events();
     /// Returns a description of a violated invariant of a QP, or nullptr. For tests, between rounds.

@@ -20,9 +20,9 @@ void go_on(Context& ctx, Qp& qp) {
     if (qp.has_work || qp.sqd_pending) activate(ctx, qp);
 }
 
-/// Returns the round trip without the time for which the response may have waited for this engine. Such a wait shows no queue of the
-/// network (Kumar et al., Swift, SIGCOMM 2020, separate the delay of hosts, too). The result is not shorter than the shortest round
-/// trip. 0 means that no round trip was measured.
+/// Returns the round trip without the time for which the response may have waited for this engine. Such a wait shows no queue of
+/// the network (Kumar et al., Swift, SIGCOMM 2020, separate the delay of hosts, too). The result is not shorter than the shortest
+/// round trip. 0 means that no round trip was measured.
 uint32_t without_wait(const Context& ctx, const RoundTrip& times, uint32_t sample) {
     constexpr uint32_t kShort = 4096;  // ns; usual time of a round
     if (ctx.unseen <= kShort || sample <= times.shortest()) return sample;

@@ -378,7 +378,8 @@ uint32_t send_repairs(Context& ctx, Qp& qp, uint32_t quantum) {
     if (sent != 0) {
         rq.repair.sent_at = uint32_t(ctx.now);
         // If the QP has lost a packet of each message, only the repaired packet can provide a round-trip time.
-        if (!rq.round_trip.known() && rq.repair.cause == Repair::Cause::nak) rq.round_trip.begin(rq.repair.begin, ctx.now, rq.window.in_flight());
+        if (!rq.round_trip.known() && rq.repair.cause == Repair::Cause::nak)
+            rq.round_trip.begin(rq.repair.begin, ctx.now, rq.window.in_flight());
         arm_probe(ctx, qp);
         update_timer(ctx, qp);
     }

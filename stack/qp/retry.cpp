@@ -13,7 +13,8 @@ namespace {
 /// exhausted too soon.
 constexpr uint8_t kMostTimeoutDoublings = 2;
 
-/// The timer fires up to one tick late, and the packet is sent in the round after that. So the limit of 4 T is reduced by two ticks.
+/// The timer fires up to one tick late, and the packet is sent in the round after that. So the limit of 4 T is reduced by two
+/// ticks.
 Nanos patience(const Qp& qp) {
     const Nanos t = qp.requester.ack_timeout;
     return std::min(t << qp.requester.timeouts_in_a_row, 4 * t - 2 * TimerWheel::kTick);

@@ -134,7 +134,8 @@ public:
     /// Sets a function that the network calls for every sent frame. `Sent` contains the fate of the frame.
     void set_watch(std::function<void(const Sent&)> watch) { watch_ = std::move(watch); }
     void set_fabric(std::unique_ptr<Fabric> f) { fabric_ = std::move(f); }
-    /// Makes the ports report every ICRC as right, so that long measurements take less time. Only for tests that corrupt no frame.
+    /// Makes the ports report every ICRC as right, so that long measurements take less time. Only for tests that corrupt no
+    /// frame.
     void trust_icrc(bool on) { trusted_ = on; }
     /// Makes the ports compute and check IPv4 header checksums, as NICs do.
     void sum_headers(bool on) { sums_ = on; }

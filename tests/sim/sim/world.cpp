@@ -26,7 +26,12 @@ MacAddress mac_of(uint32_t n) { return {{0x02, 0, 0, 0, uint8_t((n + 1) >> 8), u
 // ---- host -----------------------------------------------------------------------------------------------------------
 
 Host::Host(World& world, uint32_t number, const WorldOptions& o)
-    : world_(world), commands_travel_(o.commands_travel), checks_(o.checks), users_(o.users), pause_rng_(o.seed << 8 | number), platform_(o.seed << 8 | number, o.engines) {
+    : world_(world),
+      commands_travel_(o.commands_travel),
+      checks_(o.checks),
+      users_(o.users),
+      pause_rng_(o.seed << 8 | number),
+      platform_(o.seed << 8 | number, o.engines) {
     shared_ = std::make_unique<qp::Shared>(o.limits.max_qps, o.limits.max_keys, o.limits.max_ahs, o.devices, *o.chunks);
     if (o.engines > 1) shared_->handover = std::make_unique<io::HandoverMatrix>(o.engines);
     addresses_.resize(o.devices);
