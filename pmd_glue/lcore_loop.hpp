@@ -113,6 +113,7 @@ private:
         const bool long_idle = now - idle_since_ >= spin_.get();
         if (!policy_.sleeps || !(wanted || long_idle)) return;
         if (wanted) engine_.stop_lingering();
+        contested_ = wanted;
         if (nap()) idle_since_ = clock_.now();
     }
     /// Yields the CPU if CpuPace requires it. Returns true if the lcore should sleep because a busy program uses the same CPU.
@@ -202,7 +203,7 @@ private:
         LoopCounters::add(counters_.sleeps, 1);
         const bool woken = sleep_at_rest(std::min(next - now, longest_sleep()));
         const Nanos end = clock_.now();
-        engine_.slept(now, end);
+        engine_.slept(now, end, contested_);
         if (policy_.adaptive) spin_.slept(end - now);
         return woken ? until_woken : until_time_was_up;
     }
@@ -227,6 +228,7 @@ private:
     const IdlePolicy policy_;
     SpinTime spin_;
     uint32_t& sleeping_for_clients_;
+    bool contested_ = false;  ///< other threads want the lcore's CPU
     WakeFlag& events_;
     std::function<void()> on_events_;
     const Epoch& epoch_;

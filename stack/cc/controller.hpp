@@ -54,7 +54,7 @@ struct State {
     uint32_t cut_at = 0;     ///< low bits of the time when the window or the rate was last reduced
     uint32_t raised_at = 0;  ///< low bits of the time of the last raise by time (dcqcn) or of the last notification (adaptive)
     uint32_t bytes = 0;  ///< dcqcn: bytes sent since the last cut or raise by bytes; delay: longest `queue`, see longest_queue()
-    uint32_t active_at = 0;     ///< low bits of the time when the QP last sent; dcqcn: or received an acknowledgement
+    uint32_t active_at = 0;     ///< low bits of the time when the QP last sent or received an acknowledgement
     uint32_t notified_at = 0;   ///< low bits of the time when this end last sent a notification
     uint32_t last = 0;          ///< delay: last round trip measured, ns; 0 if none was measured since the QP was idle
     uint32_t best = 0;          ///< delay: shortest round trip measured since `round_at`, ns
@@ -72,8 +72,9 @@ struct State {
     bool crowded : 1 = false;    ///< delay: the last round trip was longer than the target
     bool contended : 1 = false;  ///< delay: cuts do not shorten round trips, so long round trips do not reduce the window
     uint16_t queue = 0;          ///< delay: time that the last round trip spent in queues, in units of kQueueUnit (delay.cpp)
+    uint16_t swing = 0;          ///< delay: mean difference of consecutive values of `queue`
 };
-static_assert(sizeof(State) == 60);
+static_assert(sizeof(State) == 64);
 
 /// Sets the controller and the state of a QP to their initial values for this policy.
 void start(Controller& c, State& s, const Limits& limits, Policy policy, uint32_t packet_bytes);
@@ -96,11 +97,17 @@ struct Acked {
     uint32_t smoothed, shortest;
 };
 
+/// The argument of begin_turn().
+struct Turn {
+    Nanos now;
+    uint32_t quantum;  ///< number of frames that the requester may send without congestion control
+    bool idle;         ///< no packet is outstanding
+};
+
 /// The functions of a policy, one per event; nullptr if the policy ignores the event.
 struct Row {
-    /// Called when a turn of the requester begins (qp/run_queue.hpp). Returns how many of `quantum` frames the requester may
-    /// send.
-    uint32_t (*begin_turn)(Controller&, State&, const Limits&, Nanos now, uint32_t quantum);
+    /// Called when a turn of the requester begins (qp/run_queue.hpp). Returns how many frames the requester may send.
+    uint32_t (*begin_turn)(Controller&, State&, const Limits&, const Turn&);
     void (*on_sent)(Controller&, State&, const Limits&, Nanos now, uint32_t bytes);
     void (*on_ack)(Controller&, State&, const Limits&, const Acked&);
     void (*on_cnp)(Controller&, State&, const Limits&, Nanos now, uint32_t round_trip);
@@ -115,11 +122,11 @@ inline bool rests(const Controller& c) { return c.policy == Policy::fixed_window
 /// Returns true for a fixed window at its maximum. Only a timeout changes such a window.
 inline bool rests_open(const Controller& c, const Limits& l) { return rests(c) && c.window >= l.max_window * kFraction; }
 
-inline uint32_t begin_turn(Controller& c, State& s, const Limits& l, Nanos now, uint32_t quantum) {
+inline uint32_t begin_turn(Controller& c, State& s, const Limits& l, const Turn& t) {
     if (rests(c)) [[likely]]
-        return quantum;
+        return t.quantum;
     const auto f = row(c).begin_turn;
-    return f != nullptr ? f(c, s, l, now, quantum) : quantum;
+    return f != nullptr ? f(c, s, l, t) : t.quantum;
 }
 /// Records that the requester sent `bytes` in one turn.
 inline void on_sent(Controller& c, State& s, const Limits& l, Nanos now, uint32_t bytes) {

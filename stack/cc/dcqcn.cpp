@@ -42,10 +42,10 @@ void follow_rate(Controller& c, State& s, const Limits& l, uint32_t round_trip) 
 
 }  // namespace
 
-uint32_t begin_dcqcn(Controller& c, State& s, const Limits& l, Nanos now, uint32_t quantum) {
-    if (s.rate == 0) return forget_if_idle(c, s, l, now), quantum;
-    catch_up(s, l, now);
-    return s.rate == 0 ? quantum : 1;
+uint32_t begin_dcqcn(Controller& c, State& s, const Limits& l, const Turn& t) {
+    if (s.rate == 0) return forget_if_idle(c, s, l, t), t.quantum;
+    catch_up(s, l, t.now);
+    return s.rate == 0 ? t.quantum : 1;
 }
 
 void sent_dcqcn(Controller& c, State& s, const Limits& l, Nanos now, uint32_t bytes) {

@@ -25,7 +25,8 @@ constexpr uint8_t kMostExcuses = 15;           ///< limit of State::excused
 constexpr uint32_t kQueueUnit = 64;            ///< ns
 constexpr uint32_t kMostDifference = 1 << 17;  ///< ns; limit of the effect of one sample on State::jitter
 constexpr uint16_t kMostMeasured = 256;        ///< largest number of samples in a round
-constexpr uint32_t kJitterShift = 3;           ///< the weight of one round trip in State::jitter is 1/2^kJitterShift
+constexpr uint32_t kJitterShift = 3;           ///< the weight of one round trip in State::jitter and swing is 1/2^kJitterShift
+constexpr uint32_t kSwings = 4;                ///< factor of State::swing in the target
 /// A flow that grows by half a packet per round trip and cuts its window to 7/10 gets the same share of a link as TCP (RFC 9438
 /// 4.3).
 constexpr uint32_t kYieldKeeps = 7, kYieldOf = 10;
@@ -38,9 +39,16 @@ bool is_shorter_than_before(State& s) { return s.queue < longest_queue(s) - long
 /// Returns the time that is added to the target `base`, because hosts delay packets at random. A small jitter is ignored,
 /// because bursts of other flows also cause a small jitter. The added time is limited. A flow with a wide window measures a
 /// longer jitter than other flows, and with a larger factor this flow would take their share.
-uint32_t allowance(const State& s, uint32_t base) {
+uint32_t jitter_allowance(const State& s, uint32_t base) {
     const uint32_t jitter = s.jitter * kQueueUnit, ignored = base / 10;
     return jitter <= ignored ? 0 : std::min((jitter - ignored) * 3, base / 3 * 2);
+}
+
+/// Returns the time that is added to the target `base`, because hosts have no CPU for long times. A queue near the target cannot
+/// become that much longer and shorter from one round trip to the next.
+uint32_t swing_allowance(const State& s, uint32_t base) {
+    const uint32_t swing = s.swing * kQueueUnit, ignored = base * 2;
+    return swing <= ignored ? 0 : (swing - ignored) * kSwings;
 }
 
 /// Returns the target round trip. Narrow windows get a longer target than wide windows, so that flows that share a queue get
@@ -48,7 +56,8 @@ uint32_t allowance(const State& s, uint32_t base) {
 /// would be unfair: if a flow began while other flows filled the queue, the shortest round trip of this flow includes time in
 /// the queue.
 uint32_t target(const Controller& c, const State& s, const Limits& l, uint32_t shortest) {
-    const uint32_t base = uint32_t(l.target) + allowance(s, uint32_t(l.target));
+    const uint32_t aim = uint32_t(l.target);
+    const uint32_t base = aim + jitter_allowance(s, aim) + swing_allowance(s, aim);
     return std::max(base + uint32_t(uint64_t{2} * l.target * kFraction / (kFraction + c.window)), shortest + shortest / 4);
 }
 
@@ -62,7 +71,10 @@ void contend(Controller& c, State& s) {
 void measure_queue(State& s, const Acked& a) {
     const uint32_t delay = a.sample - a.shortest;
     s.queued = uint8_t(uint64_t{delay} * (kFraction - 1) / a.sample);
-    s.queue = uint16_t(std::min(delay / kQueueUnit, 0xffffu));
+    const auto queue = uint16_t(std::min(delay / kQueueUnit, 0xffffu));
+    const uint32_t difference = queue > s.queue ? queue - s.queue : s.queue - queue;
+    s.swing = uint16_t(s.swing - (s.swing >> kJitterShift) + (difference >> kJitterShift));
+    s.queue = queue;
     longest_queue(s) = std::max<uint32_t>(longest_queue(s), s.queue);
 }
 
@@ -120,8 +132,10 @@ void collect(Controller& c, State& s, const Limits& l, const Acked& a) {
     judge(c, s, l, whole);
 }
 
-uint32_t step(const Controller& c, const State& s, uint32_t packets) {
+uint32_t step(const Controller& c, const State& s, const Limits& l, uint32_t packets) {
     if (s.slow_start) return packets * kFraction / 2;
+    // The round trips are long because of the hosts. With small steps, the window would need hundreds of them to grow.
+    if (swing_allowance(s, uint32_t(l.target)) != 0) return packets * kFraction / 4;
     if (c.window < kFraction) return packets * kStep / 4;
     return packets * kStep * kFraction / c.window;
 }
@@ -130,7 +144,7 @@ void grow(Controller& c, State& s, const Limits& l, const Acked& a) {
     if (a.packets == 0 || (s.crowded && !s.contended)) return;
     // If less than half of the window is used, the QP cannot show whether the network permits a larger window.
     if (uint64_t{a.in_flight} * 2 * kFraction < c.window) return;
-    set_window(c, std::min(c.window + std::max(step(c, s, a.packets), 1u), l.max_window * kFraction));
+    set_window(c, std::min(c.window + std::max(step(c, s, l, a.packets), 1u), l.max_window * kFraction));
 }
 
 }  // namespace
@@ -141,9 +155,9 @@ void cut_delay(Controller& c, State& s, Nanos now, uint32_t to) {
     s.slow_start = false;
 }
 
-uint32_t begin_delay(Controller& c, State& s, const Limits& l, Nanos now, uint32_t quantum) {
-    forget_if_idle(c, s, l, now);
-    return quantum;
+uint32_t begin_delay(Controller& c, State& s, const Limits& l, const Turn& t) {
+    forget_if_idle(c, s, l, t);
+    return t.quantum;
 }
 
 void sent_delay(Controller&, State& s, const Limits&, Nanos now, uint32_t) { s.active_at = uint32_t(now); }
@@ -153,6 +167,7 @@ void acked_delay(Controller& c, State& s, const Limits& l, const Acked& a) {
     collect(c, s, l, a);
     grow(c, s, l, a);
     const uint32_t since_sent = uint32_t(a.now) - s.active_at;
+    s.active_at = uint32_t(a.now);
     if (c.window < kFraction && a.smoothed != 0) {
         const Nanos pause = std::min(Nanos{a.smoothed} * kFraction / c.window, Nanos{kLongestPause});
         c.not_before = a.now + (pause > since_sent ? pause - since_sent : 0);

@@ -14,7 +14,7 @@ inline constexpr uint32_t kLongestPause = 10'000'000;  ///< ns; longest pause be
 
 // ---- slow_start.cpp: common functions of delay and dcqcn
 /// If the QP was idle, discards its measurements, because they are out of date, and reduces the window to the first window.
-void forget_if_idle(Controller& c, State& s, const Limits& l, Nanos now);
+void forget_if_idle(Controller& c, State& s, const Limits& l, const Turn& t);
 
 inline void set_window(Controller& c, uint32_t window) { c.window = std::min(window, kFullWindow) & 0xffffff; }
 /// Policy delay: begins to collect the samples of another round trip.
@@ -35,7 +35,7 @@ void narrow_fixed(Controller& c, State&, const Limits&, Nanos);
 inline constexpr uint32_t kMostCut = 2;  ///< largest divisor of the window for one cut; see also kMostLossCut
 /// Sets the window to `to`, but at least to kLeastWindow, and ends slow start.
 void cut_delay(Controller& c, State& s, Nanos now, uint32_t to);
-uint32_t begin_delay(Controller& c, State& s, const Limits& l, Nanos now, uint32_t quantum);
+uint32_t begin_delay(Controller& c, State& s, const Limits& l, const Turn& t);
 void sent_delay(Controller& c, State& s, const Limits& l, Nanos now, uint32_t bytes);
 void acked_delay(Controller& c, State& s, const Limits& l, const Acked& a);
 void lost_delay(Controller& c, State& s, const Limits& l, Nanos now, uint32_t round_trip);
@@ -45,7 +45,7 @@ void silent_delay(Controller& c, State& s, const Limits& l, Nanos now);
 void notified_adaptive(Controller& c, State& s, const Limits& l, Nanos now, uint32_t round_trip);
 
 // ---- dcqcn.cpp
-uint32_t begin_dcqcn(Controller& c, State& s, const Limits& l, Nanos now, uint32_t quantum);
+uint32_t begin_dcqcn(Controller& c, State& s, const Limits& l, const Turn& t);
 void sent_dcqcn(Controller& c, State& s, const Limits& l, Nanos now, uint32_t bytes);
 void acked_dcqcn(Controller& c, State& s, const Limits& l, const Acked& a);
 void notified_dcqcn(Controller& c, State& s, const Limits& l, Nanos now, uint32_t round_trip);

@@ -3,20 +3,21 @@
 namespace roci::cc {
 namespace {
 
-/// ns; idle time after which the measurements of the network are out of date. A program that works has shorter pauses.
+/// ns; idle time after which the measurements of the network are out of date. A program that works has shorter pauses. A QP with
+/// outstanding packets is not idle: if it sends nothing, it waits for its peer or for a CPU.
 constexpr uint32_t kIdle = 1'000'000;
 
 }  // namespace
 
-void forget_if_idle(Controller& c, State& s, const Limits& l, Nanos now) {
+void forget_if_idle(Controller& c, State& s, const Limits& l, const Turn& t) {
     const uint32_t pause = c.window < kFraction ? kLongestPause : 0;  // such a small window causes pauses up to kLongestPause
-    if (uint32_t(now) - s.active_at < kIdle + pause) return;
-    s.active_at = uint32_t(now);
+    if (!t.idle || uint32_t(t.now) - s.active_at < kIdle + pause) return;
+    s.active_at = uint32_t(t.now);
     s.contended = false;
     s.vain_cuts = s.excused = 0;
     s.bytes = s.queue = s.queued = 0;
     s.last = 0;
-    begin_round(s, now);
+    begin_round(s, t.now);
     if (c.window <= l.first_window * kFraction) return;
     set_window(c, l.first_window * kFraction);
     s.slow_start = true;

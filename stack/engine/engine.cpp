@@ -1,4 +1,4 @@
-// One round of the engine: doorbells, completed accesses to slow memory (mem/slow_memory.hpp), timers, transmission, reception
+// One round of the engine: doorbells, completed accesses to slow memory (mem/slow_memory.hpp), transmission, reception, timers
 // and notifications. In a round, QPs have turns. A turn is one call of a QP's requester or responder (qp/run_queue.hpp).
 #include "engine/engine.hpp"
 
@@ -25,6 +25,9 @@ constexpr uint64_t kSharedRoundCost = 2 * qp::kShareQuantum;
 constexpr Nanos kSharedFor = 10'000'000;
 /// Limit of bursts that a round receives from a port. A round receives another burst only after a full burst.
 constexpr uint32_t kRoundBursts = 8;
+/// Limit of consecutive rounds in which timers wait for frames that a port still holds. This number of rounds receives the 1024
+/// frames that a port usually holds while the engine has no CPU.
+constexpr uint8_t kMostDeferrals = 4;
 constexpr uint32_t kFrameCopies = 64;
 /// Number of rounds for which the ACK of a QP waits for the program's answer.
 constexpr uint8_t kHeldRounds = 8;
@@ -136,11 +139,33 @@ uint32_t Engine::Impl::collect_doorbells(Session& s, uint32_t most) {
     return all;
 }
 
-bool Engine::Impl::run_timers() {
+/// Runs the timers that are due. If a port holds more frames than a round receives, the timers wait, because one of these frames
+/// may be the response that a timer would report as missing. The number of such rounds is limited.
+bool Engine::Impl::run_timers(bool all_received) {
+    if (!all_received && deferrals < kMostDeferrals) {
+        ++deferrals;
+        return false;
+    }
+    deferrals = 0;
     ROCI_STAGE(timers);
     const unsigned fired = ctx.wheel.advance(ctx.now, [&](Timer& t) { qp::on_timer(ctx, *static_cast<qp::Qp*>(t.owner)); });
     if (fired != 0) counters.add(Counter::timers, fired);
     return fired != 0;
+}
+
+/// Receives frames from every port. Sets `all_received` to false if a port may hold more frames. Returns true if there were any.
+[[gnu::always_inline]] inline bool Engine::Impl::receive_all(bool& all_received) {
+    bool any = false;
+    ctx.unseen = uint32_t(std::min<Nanos>(ctx.now - received_at, UINT32_MAX));
+    all_received = true;
+    for (uint32_t port = 0; port < ports.size(); ++port) {
+        unsigned got = receive(port);
+        any |= got != 0;
+        for (uint32_t i = 1; i < kRoundBursts && got == config.rx_burst; ++i) got = receive(port);
+        all_received &= got != config.rx_burst;
+    }
+    if (all_received) received_at = ctx.now;
+    return any;
 }
 
 // ---- transmitting ---------------------------------------------------------------------------------------------------
@@ -361,7 +386,7 @@ bool Engine::poll(Nanos now) {
     if (!e.started) {
         e.ctx.wheel.start(now);
         e.started = true;
-        e.ctx.now = now;
+        e.ctx.now = e.received_at = now;
     }
     e.note_gap(now);
     e.ctx.now = now;
@@ -370,17 +395,15 @@ bool Engine::poll(Nanos now) {
     bool any = e.look_for_doorbells();
     if (e.ctx.slow->awaits()) [[unlikely]]
         any |= qp::collect_slow(e.ctx);
-    any |= e.run_timers();
     any |= e.run_turns();
     for (qp::Outbox& out : e.ctx.outbox) any |= out.flush() != 0;
     // The engine receives after it has sent, so that frames to the same device or to its loopback peer are received in the same
-    // round.
-    for (uint32_t port = 0; port < e.ports.size(); ++port) {
-        unsigned got = e.receive(port);
-        any |= got != 0;
-        for (uint32_t i = 1; i < kRoundBursts && got == e.config.rx_burst; ++i) got = e.receive(port);
-    }
+    // round. Timers run after reception. If the thread had no CPU for some time, the responses have arrived meanwhile, and a
+    // timer that ran first would take them for missing.
+    bool all_received;
+    any |= e.receive_all(all_received);
     any |= e.receive_handed_over();
+    any |= e.run_timers(all_received);
     qp::notify_all(e.ctx);
     if (!e.ctx.unsettled.empty() && ++e.rounds_unsettled == kSettleEvery) e.settle_sleepers();
     e.end_round(any);
@@ -427,7 +450,10 @@ void Engine::stop_lingering() {
     impl_->ctx.requesters.for_each([](qp::Qp& qp) { qp.linger = 0; });
 }
 
-void Engine::slept(Nanos from, Nanos to) { impl_->count_sleep(from, to); }
+void Engine::slept(Nanos from, Nanos to, bool contested) {
+    impl_->count_sleep(from, to);
+    if (!contested) impl_->received_at = to;
+}
 
 uint32_t Engine::take_wake_mask() { return std::exchange(impl_->wake_mask, 0); }
 

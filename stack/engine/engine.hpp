@@ -52,7 +52,7 @@ public:
     ~Engine();
     Engine(const Engine&) = delete;
 
-    /// Runs one round: doorbells, timers, transmission, and frames of every port. Returns true if there was any work.
+    /// Runs one round: doorbells, transmission, frames of every port, and timers. Returns true if there was any work.
     bool poll(Nanos now);
     /// Executes one command. The thread that calls poll() calls this function. While that thread sleeps, another thread may
     /// call this function with `asleep` set.
@@ -87,8 +87,9 @@ public:
     /// Removes QPs without work from the run queue in the next round. Their clients then ring the doorbell. Called before the
     /// engine sleeps.
     void stop_lingering();
-    /// Reports that the lcore slept in this interval.
-    void slept(Nanos from, Nanos to);
+    /// Reports that the lcore slept in this interval. `contested` means that other threads want the same CPU. Then a frame that
+    /// wakes the lcore may wait long for the CPU.
+    void slept(Nanos from, Nanos to, bool contested = false);
     io::EventRing& events();
     /// Returns a description of a violated invariant of a QP, or nullptr. For tests, between rounds.
     const char* check() const;

@@ -48,6 +48,8 @@ struct alignas(64) Engine::Impl {
     Nanos last_turn = 0;
     uint16_t last_user = 0;  ///< user of the last turn; 0: none
     bool started = false;
+    Nanos received_at = 0;     ///< time when the ports were last empty, or the end of the last sleep
+    uint8_t deferrals = 0;     ///< number of consecutive rounds in which the timers have waited
     bool lent = false;         ///< the conductor executes a command while the engine's thread sleeps
     uint32_t last_frames = 0;  ///< frames that removed QPs have sent since the last round
     uint64_t last_cost = 0;    ///< cost of these frames
@@ -68,7 +70,7 @@ struct alignas(64) Engine::Impl {
     uint32_t collect_doorbells(Session& s, uint32_t most);
     void ring(Session& s, uint32_t slot);
     void ring_tags(Session& s, uint32_t slot);
-    bool run_timers();
+    bool run_timers(bool all_received);
     struct Budget;
     inline bool run_turns();
     bool holds_ack(qp::Qp& qp);
@@ -119,6 +121,7 @@ struct alignas(64) Engine::Impl {
     uint64_t rounds() const { return rounds_published + kPublishEvery - rounds_left; }
     // receive.cpp
     unsigned receive(uint32_t port);
+    inline bool receive_all(bool& all_received);
     void ask_for_state(const qp::Qp& qp, const wire::Packet& p) const;
     void parse_batch(uint32_t port, unsigned first, unsigned end);
     void fetch_ahead(unsigned first, unsigned end);

@@ -20,13 +20,22 @@ void go_on(Context& ctx, Qp& qp) {
     if (qp.has_work || qp.sqd_pending) activate(ctx, qp);
 }
 
+/// Returns the round trip without the time for which the response may have waited for this engine. Such a wait shows no queue of
+/// the network (Kumar et al., Swift, SIGCOMM 2020, separate the delay of hosts, too). The result is not shorter than the shortest
+/// round trip. 0 means that no round trip was measured.
+uint32_t without_wait(const Context& ctx, const RoundTrip& times, uint32_t sample) {
+    constexpr uint32_t kShort = 4096;  // ns; usual time of a round
+    if (ctx.unseen <= kShort || sample <= times.shortest()) return sample;
+    return sample > ctx.unseen ? std::max(sample - ctx.unseen, times.shortest()) : times.shortest();
+}
+
 /// Reports `packets` acknowledged packets, with a measured round trip if there is one, to the congestion controller.
 void adapt(Context& ctx, Qp& qp, uint32_t packets, uint32_t sample) {
     Requester& rq = qp.requester;
     const RoundTrip& times = rq.round_trip;
     const uint32_t before = rq.window.in_flight() + packets;
     cc::on_ack(rq.congestion, qp.adaptation, ctx.congestion,
-               {ctx.now, packets, before, sample, times.smoothed(), times.shortest()});
+               {ctx.now, packets, before, without_wait(ctx, times, sample), times.smoothed(), times.shortest()});
 }
 
 /// Called when the PSNs from `before` to acked() were acknowledged. Updates the repair and the congestion controller, resets

@@ -37,6 +37,9 @@ struct alignas(64) PortTally {
 struct Context {
     static constexpr size_t kMaxPorts = 32;
     Nanos now = 0;
+    /// Time since the ports were last empty, ns. A frame may have waited at its port for this time, because the engine had no CPU
+    /// or much work.
+    uint32_t unseen = 0;
     uint32_t engine = 0;
     cc::Limits congestion;
     uint32_t ack_every = 32;

@@ -24,11 +24,13 @@ public:
     uint32_t smoothed() const { return smoothed_; }
     uint32_t shortest() const { return shortest_; }
     bool timing() const { return timing_; }
-    void begin(Psn psn, Nanos now) {
+    /// `in_flight` is the number of packets that were outstanding when the measured packet was sent.
+    void begin(Psn psn, Nanos now, uint32_t in_flight) {
         psn_ = psn;
         started_ = uint32_t(now);
         started_high_ = uint16_t(now >> 32);
         timing_ = true;
+        alone_ = in_flight <= kFew;
     }
     /// Cancels the measurement. Called when a packet is sent again, because the acknowledgement could belong to either
     /// transmission.
@@ -70,16 +72,25 @@ private:
         const uint32_t error = sample > smoothed_ ? sample - smoothed_ : smoothed_ - sample;
         deviation_ += error / 4 - deviation_ / 4;
         smoothed_ = std::max(smoothed_ - smoothed_ / 8 + sample / 8, 1u);
-        shortest_ = std::min(shortest_, sample);
+        if (sample <= shortest_) {
+            shortest_ = sample;
+        } else if (alone_) {
+            shortest_ += (sample - shortest_) >> kGrowthShift;
+        }
     }
     static constexpr Nanos kLongest = 1u << 30;  // about one second
+    /// The path may become longer, for example after a link has failed. Then shortest_ must grow again. Only packets behind at
+    /// most kFew others cause growth, because the QP's own packets may be the queue that delays later ones. The growth is slow,
+    /// because other QPs may fill the queue: 1/2^kGrowthShift of the difference per sample.
+    static constexpr uint32_t kFew = 4, kGrowthShift = 12;
     static constexpr Nanos kTimeMask = (Nanos{1} << 48) - 1;
 
     uint32_t smoothed_ = 0, deviation_ = 0, shortest_ = 0;
     uint32_t started_ = 0;  // low bits of the time
     Psn psn_;
     uint16_t started_high_ = 0;
-    bool timing_ = false;
+    bool timing_ : 1 = false;
+    bool alone_ : 1 = false;  // at most kFew packets were outstanding when the measured packet was sent
 };
 
 /// Measures the time from the retransmission of a lost packet to its acknowledgement, in nanoseconds. A QP that loses a packet

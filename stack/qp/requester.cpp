@@ -229,7 +229,7 @@ struct Begun {
 /// measurement of a round trip. If one of the first packets is lost, the NAK is an early answer to the first packet.
 void measure(const Context& ctx, Qp& qp, Psn psn) {
     Requester& rq = qp.requester;
-    if (!rq.round_trip.timing()) rq.round_trip.begin(psn, ctx.now);
+    if (!rq.round_trip.timing()) rq.round_trip.begin(psn, ctx.now, rq.window.in_flight());
     if (!cc::rests(rq.congestion)) [[unlikely]]
         qp.send_times.add(psn, ctx.now);
 }
@@ -379,7 +379,8 @@ uint32_t send_repairs(Context& ctx, Qp& qp, uint32_t quantum) {
     if (sent != 0) {
         rq.repair.sent_at = uint32_t(ctx.now);
         // If the QP has lost a packet of each message, only the repaired packet can provide a round-trip time.
-        if (!rq.round_trip.known() && rq.repair.cause == Repair::Cause::nak) rq.round_trip.begin(rq.repair.begin, ctx.now);
+        if (!rq.round_trip.known() && rq.repair.cause == Repair::Cause::nak)
+            rq.round_trip.begin(rq.repair.begin, ctx.now, rq.window.in_flight());
         arm_probe(ctx, qp);
         update_timer(ctx, qp);
     }
@@ -448,7 +449,7 @@ uint32_t send_requests(Context& ctx, Qp& qp, uint32_t quantum) {
     uint32_t sent = 0;
     SendTurn turn;
     const uint64_t bytes_before = qp.counters.tx_bytes;
-    quantum = cc::begin_turn(rq.congestion, qp.adaptation, ctx.congestion, ctx.now, quantum);
+    quantum = cc::begin_turn(rq.congestion, qp.adaptation, ctx.congestion, {ctx.now, quantum, !rq.window.awaits_answer()});
     if (rq.window.repair_due() && !rq.deadlines.pending(Deadline::rnr)) [[unlikely]]
         sent = send_repairs(ctx, qp, quantum);
     turn.uncounted = rq.queue.cursor();

@@ -1,5 +1,7 @@
 // The timers of a QP and go-back-N. This file handles the local ACK timeout (IBA 9.9.2), calls the functions for the other
 // deadlines of a QP, and goes back to the oldest unacknowledged packet.
+#include <algorithm>
+
 #include "qp/reorder.hpp"
 #include "qp/roles.hpp"
 
@@ -11,7 +13,12 @@ namespace {
 /// exhausted too soon.
 constexpr uint8_t kMostTimeoutDoublings = 2;
 
-Nanos patience(const Qp& qp) { return qp.requester.ack_timeout << qp.requester.timeouts_in_a_row; }
+/// The timer fires up to one tick late, and the packet is sent in the round after that. So the limit of 4 T is reduced by two
+/// ticks.
+Nanos patience(const Qp& qp) {
+    const Nanos t = qp.requester.ack_timeout;
+    return std::min(t << qp.requester.timeouts_in_a_row, 4 * t - 2 * TimerWheel::kTick);
+}
 
 /// Called when the local ACK timeout has expired.
 void on_silence(Context& ctx, Qp& qp) {

@@ -13,7 +13,8 @@ constexpr abi::WrOpcode kOperations[] = {abi::WrOpcode::rdma_write, abi::WrOpcod
 constexpr Output kOutput{.bits_per_second = 25'000'000'000, .propagation = 1000, .buffer = 512 << 10, .mark = 100 << 10};
 
 /// Runs the flows twice. All messages must complete, and both runs must be equal.
-RunResult completed(const FlowOptions& o, uint64_t seed) {
+RunResult completed(FlowOptions o, uint64_t seed) {
+    o.checks = true;
     const RunResult r = run_flows(o, seed), same = run_flows(o, seed);
     EXPECT_EQ(r.failed(), 0u);
     for (const FlowResult& f : r.flows) EXPECT_EQ(f.done, o.messages);

@@ -161,6 +161,44 @@ TEST_F(Selective, ARepairAfterAProbeShowsThatTheRoundTripIsShort) {
     EXPECT_EQ(a.wait_status(), WcStatus::success);
 }
 
+/// The thread of the engine has no CPU when the ACK arrives. After the pause the engine must look at the ACK before the timer,
+/// which is long due.
+TEST_F(Selective, AnAckThatArrivesWhileTheEngineHasNoCpuPreventsTheProbe) {
+    join();
+    exchange(0x100);
+    write(1);
+    puppet.send_ack(0x101, 2);
+    world.host(0).pause(world.now() + 3'000'000);
+    EXPECT_EQ(a.wait_status(), WcStatus::success);
+    EXPECT_TRUE(puppet.listen(100'000).empty());
+}
+
+/// The same, if the port holds so many frames that a round does not receive the ACK.
+TEST_F(Selective, AnAckBehindManyFramesPreventsTheProbe) {
+    join();
+    exchange(0x100);
+    write(1);
+    for (int i = 0; i < 700; ++i) puppet.send_ack(0x80, 0);
+    puppet.send_ack(0x101, 2);
+    world.host(0).pause(world.now() + 3'000'000);
+    EXPECT_EQ(a.wait_status(), WcStatus::success);
+    EXPECT_TRUE(puppet.listen(100'000).empty());
+}
+
+TEST_F(Selective, AFloodOfFramesDoesNotStopTheTimers) {
+    join();
+    exchange(0x100);
+    write(1);
+    const std::vector<uint8_t> junk(64);
+    const auto probed = [&] { return world.host(0).shared().qps.find(qp.qpn)->requester.probes != 0; };
+    EXPECT_TRUE(world.run_until(
+        [&] {
+            for (int i = 0; i < 300; ++i) world.net().inject(world.host(0).endpoint(0), junk);
+            return probed();
+        },
+        1'000'000));
+}
+
 TEST_F(Selective, ALossOfAFirstPacketIsRepairedBeforeTheTimeoutEvenIfTheRepairIsLost) {
     path.timeout = 18;  // about one second
     join();

@@ -98,6 +98,7 @@ WorldOptions world_options(const FlowOptions& o, uint64_t seed) {
     options.engine.loss_reports = o.reports;
     options.engine.congestion = o.limits;
     options.congestion = o.policy;
+    options.checks = o.checks;
     return options;
 }
 
@@ -133,6 +134,7 @@ struct Player {
 std::vector<Nanos> ping_pong(const FlowOptions& o, uint32_t rounds, uint64_t seed) {
     World w(world_options(o, seed));
     w.net().keep_capture(false);
+    w.net().trust_icrc(true);
     for (uint32_t h = 0; h < w.hosts(); ++h)
         w.net().link(w.host(h).endpoint(0)) = {.bits_per_second = o.bits_per_second, .latency = o.propagation};
     Player a(w, 0), b(w, 1);
@@ -190,6 +192,7 @@ RunResult run_flows(const FlowOptions& o, uint64_t seed) {
     World w(world_options(o, seed));
     RunResult r;
     w.net().keep_capture(false);
+    w.net().trust_icrc(true);
     w.net().set_watch([&](const Sent& s) {
         if (s.parsed && s.packet.opcode == wire::kLossReportOpcode) return;
         if (s.parsed) r.payload_sent += s.packet.payload_length;
@@ -199,6 +202,7 @@ RunResult run_flows(const FlowOptions& o, uint64_t seed) {
     for (uint32_t h = 0; h < w.hosts(); ++h) {
         w.net().link(w.host(h).endpoint(0)) = {.bits_per_second = o.bits_per_second, .latency = o.propagation};
         w.net().intake(w.host(h).endpoint(0)) = {.jitter = o.jitter};
+        w.host(h).pause_at_random(o.pauses);
     }
     Switches* switches = build_switches(w, o);
     Client target(w.host(0), 0);

@@ -22,6 +22,7 @@ struct FlowOptions {
     Nanos propagation = 5000;
     Faults faults{};
     Nanos jitter = 0;  ///< jitter of each host, see Intake
+    Pauses pauses{};   ///< of each host
     bool keep = true;  ///< true: the reorder buffer is on
     bool selective = true;
     bool reports = false;  ///< the ends exchange loss reports
@@ -34,6 +35,7 @@ struct FlowOptions {
     std::optional<TcpKind> tcp{};  ///< adds a TCP flow over the same switches; `spines` must not be 0
     /// Each flow begins at a random time before this time; the TCP flow, or else the first flow, begins at once.
     Nanos start_within = 0;
+    bool checks = false;  ///< see WorldOptions
 };
 
 struct FlowResult {

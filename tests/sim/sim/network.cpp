@@ -55,8 +55,8 @@ struct SimPort::Buffer {
     uint8_t bytes[wire::kMaxFrame + kGuard];
 };
 struct SimPort::Arrived {
-    // Exactly as long as the frame, so that the address sanitizer reports reads beyond the frame.
-    std::unique_ptr<uint8_t[]> bytes;
+    // The vector's memory is exactly as long as the frame, so that the address sanitizer reports reads beyond the frame.
+    Fabric::Frame frame;
 };
 
 SimPort::SimPort(Network& net, uint32_t endpoint, uint32_t pool, uint32_t best_burst)
@@ -66,12 +66,11 @@ SimPort::~SimPort() = default;
 unsigned SimPort::rx_burst(io::RxFrame* frames, unsigned max) {
     unsigned n = 0;
     for (; n < max && !rx_.empty(); ++n) {
-        const std::vector<uint8_t>& b = rx_.front();
-        auto* a = new Arrived{std::make_unique<uint8_t[]>(b.size())};
-        if (!b.empty()) std::memcpy(a->bytes.get(), b.data(), b.size());
-        frames[n] = {a->bytes.get(), uint32_t(b.size()), a};
-        if (net_.sums_) frames[n].ip_checksum = looked_at(b);
+        auto* a = new Arrived{std::move(rx_.front())};
         rx_.pop_front();
+        frames[n] = {a->frame->data(), uint32_t(a->frame->size()), a};
+        if (net_.sums_) frames[n].ip_checksum = looked_at(*a->frame);
+        if (net_.trusted_) frames[n].icrc = wire::HeaderChecksum::right;
     }
     rx_held_ += n;
     return n;
@@ -234,9 +233,14 @@ uint32_t Network::queue_of(const End& end, const std::vector<uint8_t>& bytes) {
     return p.udp_source % uint32_t(queues);
 }
 
-void Network::fly(uint32_t from, uint32_t to, Nanos at, const std::vector<uint8_t>& bytes) {
-    auto frame = std::make_shared<std::vector<uint8_t>>(bytes);
+void Network::fly(uint32_t from, uint32_t to, Nanos at, std::vector<uint8_t> bytes) {
+    auto frame = std::make_shared<std::vector<uint8_t>>(std::move(bytes));
     fabric_ != nullptr ? fabric_->enter(from, to, at, std::move(frame)) : land(to, at, std::move(frame));
+}
+
+void Network::fly_to(const std::vector<uint32_t>& to, Nanos at, Sent& s) {
+    const bool last_use = !keep_ && to.size() == 1 && s.fate != Fate::duplicated;
+    for (uint32_t t : to) last_use ? fly(s.from, t, at, std::move(s.bytes)) : fly(s.from, t, at, s.bytes);
 }
 
 void Network::land(uint32_t to, Nanos at, Fabric::Frame frame) {
@@ -259,7 +263,7 @@ void Network::transmit(uint32_t from, const uint8_t* data, uint32_t length) {
     s.when = clock_;
     s.from = from;
     s.bytes.assign(data, data + length);
-    s.parsed = wire::parse(s.bytes.data(), length, s.packet) == wire::Verdict::ok;
+    s.parsed = wire::parse(s.bytes.data(), length, s.packet, !trusted_) == wire::Verdict::ok;
     ++frames_;
     // The frame leaves when the link is free. Frames arrive in order, except delayed frames and duplicates.
     end.busy_until = std::max(end.busy_until, clock_) + (length + 24) * 8 * Nanos{1'000'000'000} / end.link.bits_per_second;
@@ -276,7 +280,7 @@ void Network::transmit(uint32_t from, const uint8_t* data, uint32_t length) {
         flip_random_bit(broken);
         for (uint32_t t : route(from, broken)) fly(from, t, arrival, broken);
     } else if (s.fate != Fate::dropped) {
-        for (uint32_t t : to) fly(from, t, arrival + extra, s.bytes);
+        fly_to(to, arrival + extra, s);
         if (s.fate == Fate::duplicated)
             for (uint32_t t : to) fly(from, t, arrival + rng_.below(end.faults.max_delay + 1), s.bytes);
     }
@@ -297,7 +301,7 @@ bool Network::deliver() {
         const Flying f = flying_.top();
         flying_.pop();
         End& end = ends_[f.to];
-        end.ports[queue_of(end, *f.bytes)]->rx_.push_back(*f.bytes);
+        end.ports[queue_of(end, *f.bytes)]->rx_.push_back(f.bytes);
         any = true;
     }
     return any;

@@ -12,18 +12,18 @@ const char* load_name(LoadKind kind) {
 }
 
 std::string Plan::text() const {
-    char t[400];
+    char t[480];
     std::snprintf(
         t, sizeof t,
         "hosts=%u engines=%u users=%u messages=%u largest=%u drop=%.3f dup=%.3f corrupt=%.3f delay=%.3f/%llu burst=%.3f/%u "
         "starve=%.2f mark=%.1f congestion=%s pool=%u inflight=%u quantum=%u blackouts=%d spread=%d srq=%d "
-        "reorder=%u/%llu reports=%d travel=%d loads=",
+        "reorder=%u/%llu reports=%d travel=%d pauses=%llu/%llu loads=",
         world.hosts, world.engines, world.users, messages, largest, faults.drop, faults.duplicate, faults.corrupt, faults.delay,
         static_cast<unsigned long long>(faults.max_delay), faults.burst, faults.burst_length, faults.starve, faults.mark,
         cc::policy_name(world.congestion), world.tx_pool, world.engine.max_inflight, world.engine.qp_quantum, blackouts,
         spread_by_chance, shared_receive, world.engine.reorder_frames,
         static_cast<unsigned long long>(world.engine.reorder_bytes / sizeof(roci::qp::KeptFrame)), world.engine.loss_reports,
-        world.commands_travel);
+        world.commands_travel, static_cast<unsigned long long>(pauses.longest), static_cast<unsigned long long>(pauses.apart));
     std::string all = t;
     for (const LoadKind k : loads) all += std::string(load_name(k)) + (&k == &loads.back() ? "" : ",");
     return all;
@@ -70,6 +70,11 @@ void choose_congestion_control(Plan& p, uint64_t number) {
     p.faults.mark = double(number / 2 % 3) * 0.1;
 }
 
+/// Like choose_congestion_control(), uses only the number of the seed. The pauses are shorter than every ACK timeout.
+void choose_pauses(Pauses& p, uint64_t seed) {
+    if (seed % 5 == 0) p = {.apart = 200'000 + seed / 5 % 4 * 600'000, .longest = 100'000 + seed / 5 % 3 * 100'000};
+}
+
 }  // namespace
 
 Plan make_plan(Rng& rng, uint64_t seed) {
@@ -81,6 +86,7 @@ Plan make_plan(Rng& rng, uint64_t seed) {
     p.world.best_burst = seed / 48 % 2 == 0 ? 64 : 1;
     p.world.engine.loss_reports = seed / 24 % 2 == 0;
     choose_congestion_control(p, seed / 2);
+    choose_pauses(p.pauses, seed);
     choose_engine(rng, p.world);
     choose_faults(rng, p.faults);
     p.spread_by_chance = rng.chance(0.3);

@@ -13,6 +13,7 @@ const char* load_name(LoadKind kind);
 struct Plan {
     WorldOptions world;
     Faults faults;
+    Pauses pauses;  ///< of each host
     bool spread_by_chance = false, blackouts = false;
     std::vector<LoadKind> loads;  ///< each load has two clients of its own
     uint32_t messages = 50;       ///< messages per direction of a load

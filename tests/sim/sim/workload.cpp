@@ -37,6 +37,7 @@ private:
         const Seats seats{world_, world_.host(0), 0, world_.host(world_.hosts() - 1), world_.hosts() == 1 ? 1u : 0u};
         for (const LoadKind kind : plan_.loads) loads_.push_back(make_load(kind, seats, plan_, rng_));
         world_.net().set_faults(plan_.faults);
+        for (uint32_t h = 0; h < world_.hosts(); ++h) world_.host(h).pause_at_random(plan_.pauses);
     }
 
     /// Checks that the acknowledged PSN of a QP never decreases.
@@ -108,6 +109,7 @@ private:
     /// right, and the engines must keep no frames.
     void settle() {
         world_.net().set_faults({});
+        for (uint32_t h = 0; h < world_.hosts(); ++h) world_.host(h).pause_at_random({});
         if (!world_.run_idle(100'000'000'000)) broken("the world does not come to rest");
         for (auto& l : loads_) l->check_end();
         check_pools();

@@ -26,7 +26,12 @@ MacAddress mac_of(uint32_t n) { return {{0x02, 0, 0, 0, uint8_t((n + 1) >> 8), u
 // ---- host -----------------------------------------------------------------------------------------------------------
 
 Host::Host(World& world, uint32_t number, const WorldOptions& o)
-    : world_(world), commands_travel_(o.commands_travel), users_(o.users), platform_(o.seed << 8 | number, o.engines) {
+    : world_(world),
+      commands_travel_(o.commands_travel),
+      checks_(o.checks),
+      users_(o.users),
+      pause_rng_(o.seed << 8 | number),
+      platform_(o.seed << 8 | number, o.engines) {
     shared_ = std::make_unique<qp::Shared>(o.limits.max_qps, o.limits.max_keys, o.limits.max_ahs, o.devices, *o.chunks);
     if (o.engines > 1) shared_->handover = std::make_unique<io::HandoverMatrix>(o.engines);
     addresses_.resize(o.devices);
@@ -95,16 +100,38 @@ uint64_t Host::counter(wire::Verdict v) const {
     return n;
 }
 
+void Host::pause_at_random(const Pauses& p) {
+    pauses_ = p;
+    next_pause_ = p.apart == 0 ? kNever : world_.now() + pause_rng_.below(p.apart + 1);
+}
+
+/// Begins a pause if it is due. Returns false during a pause.
+bool Host::has_cpu() {
+    if (world_.now() >= next_pause_) {
+        paused_until_ = world_.now() + pause_rng_.below(pauses_.longest + 1);
+        next_pause_ = paused_until_ + pause_rng_.below(pauses_.apart + 1);
+    }
+    return world_.now() >= paused_until_;
+}
+
+void Host::wake(Nanos slept_from, Nanos now) {
+    if (slept_from < paused_until_) return;
+    for (const auto& e : engines_) e->slept(slept_from, now);
+}
+
+bool Host::poll_engine(uint32_t e) {
+    const bool worked = engines_[e]->poll(world_.now());
+    if (!worked) engines_[e]->settle_sleepers();  // as an lcore does before it sleeps
+    const bool commands = run_commands(e);
+    if (const char* wrong = checks_ ? engines_[e]->check() : nullptr) throw std::logic_error(wrong);
+    (void)engines_[e]->take_wake_mask();  // no engine sleeps here
+    return worked || commands;
+}
+
 bool Host::poll_engines() {
     bool any = platform_.run_workers(world_.now());
-    for (uint32_t e = 0; e < engines_.size(); ++e) {
-        const bool worked = engines_[e]->poll(world_.now());
-        if (!worked) engines_[e]->settle_sleepers();  // as an lcore does before it sleeps
-        any |= worked;
-        any |= run_commands(e);
-        if (const char* wrong = engines_[e]->check()) throw std::logic_error(wrong);
-        (void)engines_[e]->take_wake_mask();  // no engine sleeps here
-    }
+    if (!has_cpu()) return any;
+    for (uint32_t e = 0; e < engines_.size(); ++e) any |= poll_engine(e);
     return any;
 }
 
@@ -144,13 +171,18 @@ bool Host::has_events() const {
 }
 
 Nanos Host::next_deadline() const {
-    Nanos next = std::min(conductor_->next_deadline(), platform_.next_worker());
-    for (const auto& e : engines_) next = std::min(next, e->doorbell_pending() ? 0 : e->next_deadline(world_.now()));
-    for (const auto& c : commands_) next = c->waiting() ? 0 : next;
-    return next;
+    Nanos work = kNever;  // earliest time at which an engine with a CPU has work
+    for (const auto& e : engines_) work = std::min(work, e->doorbell_pending() ? 0 : e->next_deadline(world_.now()));
+    for (const auto& c : commands_) work = c->waiting() ? 0 : work;
+    // Frames may have arrived during the pause.
+    if (world_.now() < paused_until_) work = paused_until_;
+    return std::min({work, conductor_->next_deadline(), platform_.next_worker()});
 }
 
 std::string Host::shut_down() {
+    pauses_ = {};
+    paused_until_ = 0;
+    next_pause_ = kNever;
     const auto clients = clients_;
     for (const auto& [session, client] : clients) client->close();
     std::string left;
@@ -216,7 +248,9 @@ bool World::advance(bool worked, Nanos end) {
     for (auto& h : hosts_) next = std::min(next, h->next_deadline());
     idle_ = next == kNever;
     if (idle_) return false;
+    const Nanos from = now_;
     now_ = next > end ? end : std::max(next, now_ + options_.round_cost);
+    for (auto& h : hosts_) h->wake(from, now_);
     return true;
 }
 

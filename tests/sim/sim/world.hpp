@@ -19,6 +19,12 @@
 
 namespace roci::sim {
 
+/// Times in which the threads of a host's engines have no CPU.
+struct Pauses {
+    Nanos apart = 0;    ///< longest time from the end of a pause to the next one; 0: no pauses
+    Nanos longest = 0;  ///< longest pause
+};
+
 struct WorldOptions {
     uint64_t seed = 1;
     uint32_t hosts = 2;
@@ -39,6 +45,7 @@ struct WorldOptions {
     bool port_sums = false;                            ///< the ports of the network compute and check IPv4 header checksums
     /// Creates the port of an endpoint and an engine. This port replaces the port of the network (for benchmarks).
     std::function<io::Port*(uint32_t endpoint, uint32_t engine)> port;
+    bool checks = true;  ///< the invariants of the engines are checked after every round
     ChunkSource* chunks = &HeapChunks::instance();
     host::Limits limits{.max_sessions = 64, .max_qps = 4096, .max_keys = 4096, .max_ahs = 256};
 };
@@ -79,16 +86,27 @@ public:
     host::Reply await_reply(uint32_t session);
     void add_client(uint32_t session, Client* c) { clients_[session] = c; }
     void remove_client(uint32_t session) { clients_.erase(session); }
+    /// The engines execute no round before the time `until`.
+    void pause(Nanos until) { paused_until_ = until; }
+    /// Pauses the engines at random times. The same seed of the world causes the same pauses.
+    void pause_at_random(const Pauses& p);
+    /// Reports to the engines that they slept until `now`. An engine without CPU does not sleep.
+    void wake(Nanos slept_from, Nanos now);
     /// Stops the host. Returns a text about leaks, which is empty if there are none.
     std::string shut_down();
 
 private:
     bool run_commands(uint32_t engine);
+    bool poll_engine(uint32_t engine);
+    bool has_cpu();
     void drain_events(uint32_t engine);
     World& world_;
-    const bool commands_travel_;
+    const bool commands_travel_, checks_;
     std::vector<std::unique_ptr<engine::CommandRing>> commands_;  ///< by engine
     uint32_t first_endpoint_ = 0, users_ = 1;
+    Pauses pauses_;
+    Rng pause_rng_;
+    Nanos paused_until_ = 0, next_pause_ = kNever;
     std::vector<host::DeviceConfig> devices_;
     std::vector<io::PortAddresses> addresses_;
     std::unique_ptr<qp::Shared> shared_;

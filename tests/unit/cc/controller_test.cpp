@@ -13,7 +13,7 @@ struct FixedWindow : testing::Test {
 };
 
 TEST_F(FixedWindow, IsWholeFromTheStartAndHoldsNothingBack) {
-    EXPECT_EQ(begin_turn(c, s, kLimits, 0, 32), 32u);
+    EXPECT_EQ(begin_turn(c, s, kLimits, {0, 32, true}), 32u);
     on_sent(c, s, kLimits, 0, 1 << 20);
     EXPECT_EQ(window(c, kLimits), 16u);
     EXPECT_EQ(not_before(c), 0u);
@@ -43,7 +43,7 @@ struct Adapting : testing::Test {
     Nanos now = 1'000'000'000;
     static constexpr uint32_t kEmpty = 10'000;
     void begin(Policy p) { start(c, s, l, p, 4096); }
-    uint32_t turn() { return begin_turn(c, s, l, now, 32); }
+    uint32_t turn(bool idle = true) { return begin_turn(c, s, l, {now, 32, idle}); }
     void round(uint32_t round_trip, uint32_t shortest = kEmpty) {
         turn();
         const uint32_t packets = window(c, l);
@@ -298,6 +298,18 @@ TEST_F(Delay, AfterAPauseItBeginsAnew) {
     now += 2'000'000;
     turn();
     EXPECT_EQ(window(c, l), l.first_window);
+}
+
+/// The peer has no CPU for some time. The QP then sends nothing, but it is not idle.
+TEST_F(Delay, WhileItWaitsForAcksItIsNotIdle) {
+    rounds(6, kEmpty);
+    const uint32_t before = window(c, l);
+    now += 3'000'000;
+    turn(false);
+    EXPECT_EQ(window(c, l), before);
+    on_ack(c, s, l, {now, before, before, 0, kEmpty, kEmpty});
+    turn();
+    EXPECT_GE(window(c, l), before) << "the ACK ended the wait just now";
 }
 
 struct Dcqcn : Adapting {

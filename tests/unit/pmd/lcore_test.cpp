@@ -75,7 +75,7 @@ struct FakeEngine {
     std::vector<rings::Sleeper>& sleepers() { return sleeping_programs; }
     void settle_sleepers() {}
     std::atomic<uint32_t> naps{0};  ///< number of sleeps that the lcore has reported to the engine
-    void slept(Nanos from, Nanos to) { naps += from <= to ? 1u : 0u; }
+    void slept(Nanos from, Nanos to, bool) { naps += from <= to ? 1u : 0u; }
     void stop_lingering() { lingers = false; }
     uint32_t take_wake_mask() { return wake_mask.exchange(0); }
     io::EventRing& events() { return ring; }

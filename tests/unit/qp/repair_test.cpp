@@ -10,7 +10,7 @@ constexpr uint32_t kWindow = 256;
 
 RoundTrip measured(Nanos trip) {
     RoundTrip times;
-    times.begin(Psn(1), 1000);
+    times.begin(Psn(1), 1000, 0);
     times.end(Psn(2), 1000 + trip);
     return times;
 }
@@ -49,6 +49,29 @@ TEST(RoundTrip, AVeryLateAckIsNoShortRoundTrip) {
     const RoundTrip times = measured((Nanos{1} << 32) + 10'000);
     EXPECT_FALSE(times.known());
     EXPECT_FALSE(times.timing());
+}
+
+void measure(RoundTrip& times, Nanos trip, uint32_t in_flight) {
+    times.begin(Psn(1), 1000, in_flight);
+    times.end(Psn(2), 1000 + trip);
+}
+
+/// The path has become longer, and the QP sends single packets.
+TEST(RoundTrip, TheShortestOneGrowsSlowlyWithThePath) {
+    RoundTrip times = measured(30'000);
+    for (int i = 0; i < 100; ++i) measure(times, 200'000, 0);
+    EXPECT_LT(times.shortest(), 40'000u) << "a queue of others is no longer path";
+    for (int i = 0; i < 20'000; ++i) measure(times, 200'000, 0);
+    EXPECT_GT(times.shortest(), 180'000u);
+    EXPECT_LE(times.shortest(), 200'000u);
+    measure(times, 30'000, 0);
+    EXPECT_EQ(times.shortest(), 30'000u);
+}
+
+TEST(RoundTrip, TheQueueOfTheQpItselfIsNoLongerPath) {
+    RoundTrip times = measured(30'000);
+    for (int i = 0; i < 20'000; ++i) measure(times, 200'000, kWindow);
+    EXPECT_EQ(times.shortest(), 30'000u);
 }
 
 TEST(RoundTrip, APauseIsLongerThanTheShortestRoundTrip) {
