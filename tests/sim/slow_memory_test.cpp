@@ -5,10 +5,9 @@
 namespace roci::sim {
 namespace {
 
-constexpr uint32_t kAll = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
 constexpr uint64_t kBytes = 1 << 20;
 
-Mr& slow_mr(Side& s) { return s.client.reg_mr(s.pd, kBytes, {.access = kAll, .segments = 3, .slow = true}); }
+Mr& slow_mr(Side& s) { return s.client.reg_mr(s.pd, kBytes, {.segments = 3, .slow = true}); }
 SimWorker& worker(World& w, uint32_t host, const Side& s) { return *w.host(host).platform().worker(s.client.pid()); }
 
 struct SlowMemory : PairTest {
