@@ -3,6 +3,8 @@
 #include <cerrno>
 #include <ctime>
 
+#include "abi/relax_cpu.hpp"
+
 namespace roci::pmd {
 
 /// Waits between two checks of a result. An awake lcore responds within one microsecond. So the function first only pauses the
@@ -13,7 +15,7 @@ void LcoreCommands::wait_a_little(uint32_t& yields) {
     constexpr uint32_t kYields = 50;
     constexpr timespec kNap{0, 20'000};
     const abi::CpuPace::Way way = pace_.in_vain();
-    if (way == look_again) return cpu_relax();
+    if (way == look_again) return abi::relax_cpu();
     if (way == yield && ++yields <= kYields) return abi::yield_cpu(pace_);
     nanosleep(&kNap, nullptr);
 }

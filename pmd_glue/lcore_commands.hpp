@@ -11,12 +11,6 @@
 
 namespace roci::pmd {
 
-inline void cpu_relax() {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#endif
-}
-
 /// The lcore accesses the public data members. The conductor's thread calls the functions.
 struct LcoreCommands {
     engine::CommandRing ring;

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "abi/cpu_pace.hpp"
+#include "abi/relax_cpu.hpp"
 #include "lcore_commands.hpp"
 #include "spin_time.hpp"
 #include "wake_flag.hpp"
@@ -108,7 +109,7 @@ private:
     static constexpr uint32_t kMostCommands = 4;
 
     void relax(Nanos now) {
-        cpu_relax();
+        abi::relax_cpu();
         const bool wanted = policy_.adaptive ? give_up_cpu() : share_cpu();
         const bool long_idle = now - idle_since_ >= spin_.get();
         if (!policy_.sleeps || !(wanted || long_idle)) return;

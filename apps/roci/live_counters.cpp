@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <fstream>
 #include <optional>
 
 #include "qp/counters.hpp"
@@ -38,17 +39,35 @@ void close_others(std::vector<int> keep) {
     syscall(SYS_close_range, from, ~0u, 0);
 }
 
-[[noreturn]] void follow(std::optional<CounterFiles> files, int program, const std::filesystem::path& remove_at_end) {
+/// Returns true if a process has been started with ROCI_VIEW=`view`. The kernel shows a process the environments of its own
+/// user's processes only, and other processes do not use the view.
+bool is_used(const std::string& view) {
+    const std::string wanted = "ROCI_VIEW=" + view;
+    std::error_code unreadable;
+    for (const auto& process : std::filesystem::directory_iterator("/proc", unreadable)) {
+        std::ifstream environment(process.path() / "environ");
+        for (std::string variable; std::getline(environment, variable, '\0');)
+            if (variable == wanted) return true;
+    }
+    return false;
+}
+
+/// Writes the counters until `program` ends. If the program has a folder of its own, goes on until no process uses the folder,
+/// and then removes the folder.
+[[noreturn]] void follow(std::optional<CounterFiles> files, int program, const std::filesystem::path& view) {
     prctl(PR_SET_NAME, "roci-counters");
     setsid();
     std::vector<int> keep = files ? files->descriptors() : std::vector<int>{};
     keep.push_back(program);
     close_others(std::move(keep));
     pollfd ended{program, POLLIN, 0};
-    while (poll(&ended, 1, kCounterPeriodMs) == 0)
+    for (;;) {
+        if (poll(&ended, 1, kCounterPeriodMs) > 0) ended.fd = -1;  // the program has ended; poll() then only waits
+        if (ended.fd < 0 && (view.empty() || !is_used(view))) break;
         if (files) files->renew();
+    }
     std::error_code none;
-    if (!remove_at_end.empty()) std::filesystem::remove_all(remove_at_end, none);
+    if (!view.empty()) std::filesystem::remove_all(view, none);
     _exit(0);
 }
 
@@ -90,11 +109,11 @@ std::vector<int> CounterFiles::descriptors() const {
     return out;
 }
 
-void follow_counters(const std::string& socket, const std::filesystem::path& root, const std::filesystem::path& remove_at_end) {
+void follow_counters(const std::string& socket, const std::filesystem::path& root, const std::filesystem::path& view) {
     std::string why;
     auto client = ControlClient::connect(socket, why);
     auto reader = client ? CounterReader::open(*client, why) : std::nullopt;
-    if (!reader && remove_at_end.empty()) return;
+    if (!reader && view.empty()) return;
     std::optional<CounterFiles> files;
     if (reader) files.emplace(std::move(*reader), root);
     if (files) files->renew();
@@ -102,7 +121,7 @@ void follow_counters(const std::string& socket, const std::filesystem::path& roo
     if (!program) return;
     const pid_t child = fork();
     if (child == 0) {
-        if (fork() == 0) follow(std::move(files), program.get(), remove_at_end);
+        if (fork() == 0) follow(std::move(files), program.get(), view);
         _exit(0);
     }
     if (child > 0) waitpid(child, nullptr, 0);

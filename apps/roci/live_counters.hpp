@@ -30,10 +30,11 @@ private:
 };
 
 /// Writes the counters of the rocid at `socket` to the files below `root`. Starts a background process that writes
-/// the files again every kCounterPeriodMs, until the calling process ends. It then removes the folder `remove_at_end`. The
+/// the files again every kCounterPeriodMs, until the calling process ends. If the files are in a folder `view` that is shown by
+/// ROCI_VIEW, the background process goes on until all processes with this variable have ended, and then removes the folder. The
 /// background process is no child of the caller, because the caller becomes the user's program. If rocid's counters cannot be
 /// read, the files keep the value 0. If the background process cannot start, the files keep their first values.
 void follow_counters(const std::string& socket, const std::filesystem::path& root = "/sys/class/infiniband",
-                     const std::filesystem::path& remove_at_end = {});
+                     const std::filesystem::path& view = {});
 
 }  // namespace roci::cli

@@ -51,7 +51,7 @@ bool put_libraries_first(std::string& why) {
 
 /// Writes the view into a folder of this process, and lets the program preload the library that shows the folder in place of
 /// /sys/class/infiniband. For containers in which nothing can be mounted. A background process removes the folder after the end
-/// of the program.
+/// of the program and its children.
 bool preload_view(const std::string& socket, std::span<const ViewEntry> files, std::span<const std::string> devices) try {
     const std::string library = preload_library();
     std::string why;

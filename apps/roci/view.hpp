@@ -31,8 +31,8 @@ std::span<const ViewMount> view_mounts();
 /// lib, with the client libraries.
 class ViewFolder {
 public:
-    /// Creates the folder. Throws std::runtime_error if the folder contains files that are not part of a view, or if another user
-    /// can change it.
+    /// Creates the folder. Throws std::runtime_error if the folder contains files that are not part of a view, if another user
+    /// can change it, or if another ViewFolder has it.
     explicit ViewFolder(std::filesystem::path folder);
     /// Copies the class folders of `sys` (that of the machine: "/sys"), so that a program still finds the other devices. Without
     /// `host_network`, the class `net` is a link to the folder of the virtual interfaces, which shows those of the program's own
@@ -47,6 +47,7 @@ public:
 
 private:
     std::filesystem::path folder_;
+    UniqueFd lock_;
 };
 
 /// Returns a CDI specification (Container Device Interface 0.5.0) of the view: container engines apply it for

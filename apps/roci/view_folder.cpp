@@ -1,5 +1,7 @@
 // The folder of `roci view`.
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -61,12 +63,22 @@ void check_owners(const fs::path& folder) {
 }
 
 /// Returns a file or link below the folder that `roci view` has not written, or "". Empty folders are permitted, because
-/// container engines create them as places to mount.
+/// container engines create them as places to mount. If another `roci view` begins meanwhile, the files are its files.
 fs::path foreign_file(const fs::path& folder) {
     if (fs::exists(folder / kMarker)) return {};
     for (const auto& entry : fs::recursive_directory_iterator(folder))
-        if (entry.is_symlink() || !entry.is_directory()) return entry.path();
+        if (entry.is_symlink() || !entry.is_directory()) return fs::exists(folder / kMarker) ? fs::path{} : entry.path();
     return {};
+}
+
+/// Creates the marker and locks it until the descriptor is closed, because two processes that change one view would remove
+/// files of each other. Other users cannot open the marker, so they cannot hold the lock.
+UniqueFd locked_marker(const fs::path& folder) {
+    UniqueFd fd(open((folder / kMarker).c_str(), O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
+    if (fd && flock(fd.get(), LOCK_EX | LOCK_NB) == 0) return fd;
+    if (fd && errno == EWOULDBLOCK)
+        throw std::runtime_error(fmt::format("{}: another roci view is writing this folder", folder.string()));
+    throw std::system_error(errno, std::generic_category(), (folder / kMarker).string());
 }
 
 std::string text_of(const fs::path& path) {
@@ -127,7 +139,7 @@ ViewFolder::ViewFolder(fs::path folder) : folder_(std::move(folder)) {
         throw std::runtime_error(
             fmt::format("{}: not a view ({} is there); name a new or empty folder", folder_.string(), foreign.string()));
     check_owners(folder_);
-    if (!std::ofstream(folder_ / kMarker)) throw std::system_error(errno, std::generic_category(), folder_.string());
+    lock_ = locked_marker(folder_);
     for (const ViewMount& m : kMounts) fs::create_directories(folder_ / m.from);
 }
 

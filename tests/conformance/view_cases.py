@@ -174,6 +174,14 @@ import glob, os
 print(os.path.realpath('/sys/class/infiniband/roci0'), os.environ['ROCI_VIEW'])
 print(sorted(os.listdir('/sys/class/infiniband')), os.access('/sys/class/infiniband/roci1', os.R_OK))
 print(glob.glob('/sys/class/infiniband/roci*/ports/1/rate'))
+os.chdir('/sys/class')
+classes = os.open('.', os.O_RDONLY)
+print(open('infiniband/roci0/node_type').read(), os.read(os.open('infiniband/roci1/node_type', os.O_RDONLY, dir_fd=classes), 9), os.listdir('infiniband/roci0/ports'))
+import ctypes
+class Glob(ctypes.Structure):
+    _fields_ = [('count', ctypes.c_size_t), ('paths', ctypes.POINTER(ctypes.c_char_p)), ('offset', ctypes.c_size_t), ('flags', ctypes.c_int), ('functions', ctypes.c_void_p * 5)]
+found = Glob()
+print(ctypes.CDLL(None).glob(b'/sys/class/infiniband/*/ports/*/state', 0, None, ctypes.byref(found)), found.paths[:found.count])
 END
 ucx_info -d
 '''
@@ -186,11 +194,36 @@ def without_namespaces():
         done = subprocess.run(rocid.command_of(['sh', '-c', PRELOADED]), capture_output=True, text=True, timeout=120, check=False, env=variables,
                               preexec_fn=lambda: lacks.refuse(lacks.UNSHARE))
         for wanted in (r'^4: ACTIVE\nroci0\nroci1$', r'^lo$', r'^directory$', r'infiniband_verbs/none: No such file', r'^/sys/class/infiniband/roci0 \S+/rocinante/view-\w+$',
-                       r"^\['roci0', 'roci1'\] True$", r"'/sys/class/infiniband/roci1/ports/1/rate'", r'Transport: rc_verbs\n#\s+Device: roci1:1'):
+                       r"^\['roci0', 'roci1'\] True$", r"'/sys/class/infiniband/roci1/ports/1/rate'",
+                       r"^1: CA\n b'1: CA\\n' \['1'\]$", r"^0 \[b'/sys/class/infiniband/roci0/ports/1/state', b'/sys/class/infiniband/roci1/ports/1/state'\]$", r'Transport: rc_verbs\n#\s+Device: roci1:1'):
             if not re.search(wanted, done.stdout, re.M):
                 raise Failure(f'no /{wanted}/ in:\n{done.stdout[:3000]}{done.stderr}')
         if done.returncode != 0 or done.stderr:
             raise Failure(f'{done.returncode}\n{done.stderr}')
+        wait_for(lambda: not list(pathlib.Path(runtime).glob('rocinante/view-*')), 'the removal of the view')
+
+
+# A process that outlives the program that `roci run` has started. It reads the view until 2 s after the end of the program: the view would be removed
+# at once. $1 is a file for the result.
+CHILD = '''{
+    while kill -0 $$ 2>/dev/null; do :; done
+    for n in $(seq 40); do sleep 0.05; cat /sys/class/infiniband/roci1/node_type || exit; done >/dev/null
+    echo seen >"$1"
+} 2>"$1" &
+'''
+
+
+def view_of_children():
+    """The preloaded view stays until the last process that uses it has ended."""
+    with tempfile.TemporaryDirectory(prefix='roci-view-') as runtime, lab.Rocid(args=OPEN_TO_ALL) as rocid:
+        result = pathlib.Path(runtime, 'result')
+        done = subprocess.run(rocid.command_of(['sh', '-c', CHILD, 'sh', str(result)]), timeout=60, check=False, env=os.environ | {'XDG_RUNTIME_DIR': runtime},
+                              preexec_fn=lambda: lacks.refuse(lacks.UNSHARE))
+        if done.returncode != 0:
+            raise Failure(f'{done.returncode}')
+        wait_for(lambda: result.exists() and result.read_text(), 'the end of the child')
+        if result.read_text() != 'seen\n':
+            raise Failure(result.read_text())
         wait_for(lambda: not list(pathlib.Path(runtime).glob('rocinante/view-*')), 'the removal of the view')
 
 
@@ -215,5 +248,6 @@ IN_CONTAINER = {
     'roci view: ibv_devinfo, UCX, libfabric and pyverbs find devices without any right': programs_find_devices,
     'roci view: ib_write_bw between two programs without any right': programs_move_data,
     'roci run without namespaces: UCX finds devices by a preloaded library': without_namespaces,
+    'roci run without namespaces: the view stays for the children of the program': view_of_children,
     'roci view --watch follows rocid': watch_follows,
 }

@@ -61,21 +61,24 @@ struct DeviceRecord {
     /// none of kTries tries gives a stable copy, for example because rocid ended during a write.
     template <class Part>
     bool read(size_t offset, Part& out) const {
+        for (int i = 0; i < kTries; ++i)
+            if (try_read(offset, out)) return true;
+        return false;
+    }
+    template <class Part>
+    bool try_read(size_t offset, Part& out) const {
         constexpr size_t kPartWords = sizeof(Part) / sizeof(uint64_t);
         static_assert(sizeof(Part) % sizeof(uint64_t) == 0);
         auto& self = const_cast<DeviceRecord&>(*this);  // std::atomic_ref of C++20 takes no constant objects
         const std::atomic_ref v(self.version);
         uint64_t copy[kPartWords];
-        for (int i = 0; i < kTries; ++i) {
-            const uint64_t before = v.load(std::memory_order_acquire);
-            if (before == 0 || before % 2 != 0) continue;
-            for (size_t w = 0; w < kPartWords; ++w)
-                copy[w] = std::atomic_ref(self.word[offset / sizeof(uint64_t) + w]).load(std::memory_order_acquire);
-            if (v.load(std::memory_order_relaxed) != before) continue;
-            std::memcpy(&out, copy, sizeof out);
-            return true;
-        }
-        return false;
+        const uint64_t before = v.load(std::memory_order_acquire);
+        if (before == 0 || before % 2 != 0) return false;
+        for (size_t w = 0; w < kPartWords; ++w)
+            copy[w] = std::atomic_ref(self.word[offset / sizeof(uint64_t) + w]).load(std::memory_order_acquire);
+        if (v.load(std::memory_order_relaxed) != before) return false;
+        std::memcpy(&out, copy, sizeof out);
+        return true;
     }
     static constexpr int kTries = 64;
 };

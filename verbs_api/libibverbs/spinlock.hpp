@@ -7,6 +7,8 @@
 
 #include <atomic>
 
+#include "abi/relax_cpu.hpp"
+
 namespace roci::client {
 
 class Spinlock {
@@ -23,18 +25,10 @@ public:
 
 private:
     static constexpr int kSpins = 200;
-    /// Tells the processor that the thread spins.
-    static void relax() {
-#if defined(__x86_64__)
-        __builtin_ia32_pause();
-#elif defined(__aarch64__)
-        asm volatile("yield");
-#endif
-    }
     void wait() {
         for (int n = 0; held_.load(std::memory_order_relaxed); ++n) {
             if (n < kSpins)
-                relax();
+                abi::relax_cpu();
             else
                 sched_yield();
         }

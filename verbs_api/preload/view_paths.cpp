@@ -3,8 +3,10 @@
 // functions of the C library that take a path. It includes no header that declares them, because it defines several names of
 // each.
 #include <dlfcn.h>
+#include <errno.h>
 #include <stdarg.h>
 #include <string.h>
+#include <sys/syscall.h>
 
 #if defined(__x86_64__)
 // The base versions, so that the library also loads with older releases of glibc.
@@ -15,31 +17,71 @@ __asm__(".symver dlsym,dlsym@GLIBC_2.17");
 __asm__(".symver dlerror,dlerror@GLIBC_2.17");
 #endif
 
-extern "C" char* getenv(const char* name) noexcept;
+extern "C" {
+char* getenv(const char* name) noexcept;
+long syscall(long number, ...) noexcept;
+void* readdir(void* folder);
+int closedir(void* folder);
+}
 
 namespace {
 
 constexpr const char* kPlaces[] = {"/sys/class/infiniband", "/dev/infiniband"};
 constexpr size_t kLongest = 4096;           // PATH_MAX
 constexpr int kCreates = 0100 | 020000000;  // O_CREAT, and the bit of O_TMPFILE: open() then has a third argument
+constexpr int kHere = -100;                 // AT_FDCWD
+constexpr int kOwnFunctions = 1 << 9;       // GLOB_ALTDIRFUNC: glob() reads folders by functions of its caller
 
 bool is_below(const char* path, const char* place) {
     const size_t length = strlen(place);
     return strncmp(path, place, length) == 0 && (path[length] == '/' || path[length] == '\0');
 }
 
-/// Returns the folder of the view if the path is below one of kPlaces and fits into the view, else nullptr. Only such a path
-/// reads the environment, because another thread may change it at the same time.
-const char* view_for(const char* path) {
-    if (path == nullptr || path[0] != '/' || (!is_below(path, kPlaces[0]) && !is_below(path, kPlaces[1]))) return nullptr;
-    const char* view = getenv("ROCI_VIEW");
-    return view != nullptr && strlen(view) + strlen(path) < kLongest ? view : nullptr;
+bool is_in_view(const char* path) { return is_below(path, kPlaces[0]) || is_below(path, kPlaces[1]); }
+
+/// Returns true if the path may lead into the view. Only such a path reads the environment, because another thread may change it
+/// at the same time.
+bool may_concern(const char* path) {
+    if (path == nullptr) return false;
+    return path[0] == '/' ? is_in_view(path) : strstr(path, "infiniband") != nullptr;
 }
 
-const char* join(const char* view, const char* path, char* out) {
+/// Writes "FOLDER/PATH" to `out`, where `folder` is the descriptor of FOLDER. Returns false if the result is too long, or if the
+/// descriptor has no path. Preserves errno.
+bool absolute(int folder, const char* path, char* out) {
+    char link[32] = "/proc/self/cwd";
+    if (folder != kHere) {
+        char digits[12], *digit = digits + sizeof digits;
+        *--digit = '\0';
+        for (unsigned n = unsigned(folder); digit == digits + sizeof digits - 1 || n != 0; n /= 10) *--digit = char('0' + n % 10);
+        memcpy(link, "/proc/self/fd/", 14);
+        memcpy(link + 14, digit, strlen(digit) + 1);
+    }
+    const int error = errno;
+    const long length = syscall(SYS_readlinkat, kHere, link, out, kLongest);
+    errno = error;
+    while (path[0] == '.' && path[1] == '/') path += 2;
+    if (length <= 0 || size_t(length) + 1 + strlen(path) >= kLongest) return false;
+    out[length] = '/';
+    memcpy(out + length + (length != 1), path, strlen(path) + 1);
+    return true;
+}
+
+/// Returns the path to show for `path`, which is relative to the folder with the descriptor `folder`. Uses two buffers of
+/// kLongest bytes.
+const char* shown(int folder, const char* path, char* buffers) {
+    const char* view = getenv("ROCI_VIEW");
+    if (view == nullptr) return path;
+    const char* full = path;
+    if (path[0] != '/') {
+        if (!absolute(folder, path, buffers) || !is_in_view(buffers)) return path;
+        full = buffers;
+    }
+    char* out = buffers + kLongest;
     const size_t first = strlen(view);
-    memcpy(out, view, first + 1);
-    memcpy(out + first, path, strlen(path) + 1);
+    if (first + strlen(full) >= kLongest) return path;
+    memcpy(out, view, first);
+    memcpy(out + first, full, strlen(full) + 1);
     return out;
 }
 
@@ -63,19 +105,22 @@ Function* next(Function*& known, const char* name) {
     static result(*known_##name) parameters = nullptr; \
     __attribute__((constructor)) static void find_##name() { next(known_##name, #name); }
 
-/// Declares `at`, the path to show for `path`. The buffer is on the stack only for a path in the view, because signal handlers
-/// with small stacks open other files.
-#define ROCI_AT            \
+/// Declares `at`, the path to show for `path`. The buffers are on the stack only for a path that may lead into the view, because
+/// signal handlers with small stacks open other files.
+#define ROCI_AT(folder)    \
     const char* at = path; \
-    if (const char* view = view_for(at)) at = join(view, path, static_cast<char*>(__builtin_alloca(kLongest)));
+    if (may_concern(at)) at = shown(folder, path, static_cast<char*>(__builtin_alloca(2 * kLongest)));
 
-/// Defines NAME, which calls the next NAME with the shown path. ARGUMENTS are those of the call.
-#define ROCI_SHOW(result, name, parameters, arguments) \
-    ROCI_NEXT(result, name, parameters)                \
-    ROCI_EXPORT result name parameters {               \
-        ROCI_AT                                        \
-        return next(known_##name, #name) arguments;    \
+/// Defines NAME, which calls the next NAME with the shown path. ARGUMENTS are those of the call. A relative path begins at the
+/// descriptor FOLDER.
+#define ROCI_SHOW_FROM(folder, result, name, parameters, arguments) \
+    ROCI_NEXT(result, name, parameters)                             \
+    ROCI_EXPORT result name parameters {                            \
+        ROCI_AT(folder)                                             \
+        return next(known_##name, #name) arguments;                 \
     }
+#define ROCI_SHOW(result, name, parameters, arguments) ROCI_SHOW_FROM(kHere, result, name, parameters, arguments)
+#define ROCI_SHOW_AT(result, name, parameters, arguments) ROCI_SHOW_FROM(folder, result, name, parameters, arguments)
 
 #define ROCI_SHOW_OPEN(name)                                                   \
     ROCI_NEXT(int, name, (const char*, int, ...))                              \
@@ -84,7 +129,7 @@ Function* next(Function*& known, const char* name) {
         va_start(rest, flags);                                                 \
         const unsigned mode = (flags & kCreates) ? va_arg(rest, unsigned) : 0; \
         va_end(rest);                                                          \
-        ROCI_AT                                                                \
+        ROCI_AT(kHere)                                                         \
         return next(known_##name, #name)(at, flags, mode);                     \
     }
 
@@ -95,7 +140,7 @@ Function* next(Function*& known, const char* name) {
         va_start(rest, flags);                                                 \
         const unsigned mode = (flags & kCreates) ? va_arg(rest, unsigned) : 0; \
         va_end(rest);                                                          \
-        ROCI_AT                                                                \
+        ROCI_AT(folder)                                                        \
         return next(known_##name, #name)(folder, at, flags, mode);             \
     }
 // NOLINTEND(bugprone-macro-parentheses)
@@ -106,31 +151,33 @@ ROCI_SHOW_OPENAT(openat)
 ROCI_SHOW_OPENAT(openat64)
 ROCI_SHOW(int, __open_2, (const char* path, int flags), (at, flags))
 ROCI_SHOW(int, __open64_2, (const char* path, int flags), (at, flags))
-ROCI_SHOW(int, __openat_2, (int folder, const char* path, int flags), (folder, at, flags))
-ROCI_SHOW(int, __openat64_2, (int folder, const char* path, int flags), (folder, at, flags))
+ROCI_SHOW_AT(int, __openat_2, (int folder, const char* path, int flags), (folder, at, flags))
+ROCI_SHOW_AT(int, __openat64_2, (int folder, const char* path, int flags), (folder, at, flags))
 ROCI_SHOW(void*, fopen, (const char* path, const char* mode), (at, mode))
 ROCI_SHOW(void*, fopen64, (const char* path, const char* mode), (at, mode))
 ROCI_SHOW(void*, opendir, (const char* path), (at))
 ROCI_SHOW(int, access, (const char* path, int mode), (at, mode))
 ROCI_SHOW(int, euidaccess, (const char* path, int mode), (at, mode))
 ROCI_SHOW(int, eaccess, (const char* path, int mode), (at, mode))
-ROCI_SHOW(int, faccessat, (int folder, const char* path, int mode, int flags), (folder, at, mode, flags))
+ROCI_SHOW_AT(int, faccessat, (int folder, const char* path, int mode, int flags), (folder, at, mode, flags))
 ROCI_SHOW(int, chdir, (const char* path), (at))
 ROCI_SHOW(int, stat, (const char* path, void* out), (at, out))
 ROCI_SHOW(int, stat64, (const char* path, void* out), (at, out))
 ROCI_SHOW(int, lstat, (const char* path, void* out), (at, out))
 ROCI_SHOW(int, lstat64, (const char* path, void* out), (at, out))
-ROCI_SHOW(int, fstatat, (int folder, const char* path, void* out, int flags), (folder, at, out, flags))
-ROCI_SHOW(int, fstatat64, (int folder, const char* path, void* out, int flags), (folder, at, out, flags))
-ROCI_SHOW(int, statx, (int folder, const char* path, int flags, unsigned mask, void* out), (folder, at, flags, mask, out))
+ROCI_SHOW_AT(int, fstatat, (int folder, const char* path, void* out, int flags), (folder, at, out, flags))
+ROCI_SHOW_AT(int, fstatat64, (int folder, const char* path, void* out, int flags), (folder, at, out, flags))
+ROCI_SHOW_AT(int, statx, (int folder, const char* path, int flags, unsigned mask, void* out), (folder, at, flags, mask, out))
 ROCI_SHOW(int, __xstat, (int version, const char* path, void* out), (version, at, out))
 ROCI_SHOW(int, __xstat64, (int version, const char* path, void* out), (version, at, out))
 ROCI_SHOW(int, __lxstat, (int version, const char* path, void* out), (version, at, out))
 ROCI_SHOW(int, __lxstat64, (int version, const char* path, void* out), (version, at, out))
-ROCI_SHOW(int, __fxstatat, (int version, int folder, const char* path, void* out, int flags), (version, folder, at, out, flags))
-ROCI_SHOW(int, __fxstatat64, (int version, int folder, const char* path, void* out, int flags), (version, folder, at, out, flags))
+ROCI_SHOW_AT(int, __fxstatat, (int version, int folder, const char* path, void* out, int flags),
+             (version, folder, at, out, flags))
+ROCI_SHOW_AT(int, __fxstatat64, (int version, int folder, const char* path, void* out, int flags),
+             (version, folder, at, out, flags))
 ROCI_SHOW(long, readlink, (const char* path, char* out, size_t size), (at, out, size))
-ROCI_SHOW(long, readlinkat, (int folder, const char* path, char* out, size_t size), (folder, at, out, size))
+ROCI_SHOW_AT(long, readlinkat, (int folder, const char* path, char* out, size_t size), (folder, at, out, size))
 ROCI_SHOW(long, __readlink_chk, (const char* path, char* out, size_t size, size_t room), (at, out, size, room))
 ROCI_SHOW(char*, __realpath_chk, (const char* path, char* out, size_t room), (at, out, room))
 ROCI_SHOW(char*, canonicalize_file_name, (const char* path), (at))
@@ -138,7 +185,7 @@ ROCI_NEXT(char*, realpath, (const char*, char*))
 /// Before glibc 2.36, dlsym(RTLD_NEXT) finds the oldest realpath(), which requires a buffer.
 ROCI_EXPORT char* realpath(const char* path, char* out) {
     if (out == nullptr) return canonicalize_file_name(path);
-    ROCI_AT
+    ROCI_AT(kHere)
     return next(known_realpath, "realpath")(at, out);
 }
 ROCI_SHOW(int, scandir, (const char* path, void* out, void* filter, void* order), (at, out, filter, order))
@@ -147,3 +194,51 @@ ROCI_SHOW(long, getxattr, (const char* path, const char* name, void* out, size_t
 ROCI_SHOW(long, lgetxattr, (const char* path, const char* name, void* out, size_t size), (at, name, out, size))
 ROCI_SHOW(long, listxattr, (const char* path, char* out, size_t size), (at, out, size))
 ROCI_SHOW(long, llistxattr, (const char* path, char* out, size_t size), (at, out, size))
+
+namespace {
+
+/// The head of glob_t.
+struct Glob {
+    size_t count;
+    char** paths;
+    size_t offset;
+    int flags;
+    int (*close_folder)(void*);
+    void* (*read_folder)(void*);
+    void* (*open_folder)(const char*);
+    int (*status_of_link)(const char*, void*);
+    int (*status)(const char*, void*);
+};
+
+/// Before glibc 2.33, programs have stat() and lstat() in themselves, and these functions call __xstat() and __lxstat().
+#if defined(__x86_64__)
+constexpr int kVersion = 1;
+#else
+constexpr int kVersion = 0;
+#endif
+int old_stat(const char* path, void* out) { return __xstat(kVersion, path, out); }
+int old_lstat(const char* path, void* out) { return __lxstat(kVersion, path, out); }
+
+/// glob() calls functions inside of the C library, unless the caller names others. The paths that it returns are those of the
+/// pattern.
+template <class Next>
+int glob_in_view(Next* real, const char* pattern, int flags, int (*on_error)(const char*, int), Glob* out) {
+    const bool concerns = pattern != nullptr && strstr(pattern, "infiniband") != nullptr && getenv("ROCI_VIEW") != nullptr;
+    if (!concerns || (flags & kOwnFunctions) != 0) return real(pattern, flags, on_error, out);
+    out->close_folder = closedir;
+    out->read_folder = readdir;
+    out->open_folder = opendir;
+    out->status_of_link = next(known_lstat, "lstat") != nullptr ? lstat : old_lstat;
+    out->status = next(known_stat, "stat") != nullptr ? stat : old_stat;
+    return real(pattern, flags | kOwnFunctions, on_error, out);
+}
+
+}  // namespace
+
+#define ROCI_SHOW_GLOB(name)                                                                             \
+    ROCI_NEXT(int, name, (const char*, int, int (*)(const char*, int), Glob*))                           \
+    ROCI_EXPORT int name(const char* pattern, int flags, int (*on_error)(const char*, int), Glob* out) { \
+        return glob_in_view(next(known_##name, #name), pattern, flags, on_error, out);                   \
+    }
+ROCI_SHOW_GLOB(glob)
+ROCI_SHOW_GLOB(glob64)

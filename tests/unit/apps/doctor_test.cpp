@@ -10,6 +10,8 @@
 #include <fstream>
 #include <map>
 
+#include "temporary_folder.hpp"
+
 using namespace roci::cli;
 namespace fs = std::filesystem;
 
@@ -18,9 +20,7 @@ namespace {
 class Doctor : public testing::Test {
 protected:
     void SetUp() override {
-        char name[] = "/tmp/roci-doctor-XXXXXX";
-        ASSERT_NE(mkdtemp(name), nullptr);
-        machine.root = name;
+        machine.root = folder.path;
         machine.memlock = machine.open_files = UINT64_MAX;
         machine.capabilities = ~uint64_t(0);
         machine.glibc_minor = 36;
@@ -37,7 +37,6 @@ protected:
         put("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", "256");
         put("/usr/lib/x86_64-linux-gnu/dpdk/pmds-23.0/librte_mempool_ring.so.23");
     }
-    void TearDown() override { fs::remove_all(machine.root); }
 
     void put(const std::string& path, const std::string& text = "") const {
         fs::create_directories(fs::path(machine.root + path).parent_path());
@@ -57,6 +56,7 @@ protected:
         EXPECT_NE((f.what + " " + f.advice).find(word), std::string::npos) << f.what << " -> " << f.advice;
     }
 
+    const roci::TemporaryFolder folder;
     Machine machine;
     std::map<std::string, std::string> variables;
     std::string refused;

@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "temporary_folder.hpp"
+
 using namespace roci::manual;
 
 TEST(Manual, RoffKeepsItsOwnCharactersOutOfTheText) {
@@ -24,13 +26,12 @@ TEST(Manual, EveryVariableStandsInTheHelp) {
 }
 
 TEST(Manual, BashCompletesCommandsAndTheirOptions) {
-    char name[] = "/tmp/roci-completion-XXXXXX";
-    ASSERT_GE(mkstemp(name), 0);
+    const roci::TemporaryFolder folder;
+    const std::string name = folder / "completion";
     std::ofstream(name) << bash_completion("prog", {{"", {"--version"}}, {"run", {"--keep", "--config"}}}, "run");
     const auto completes = [&](const std::string& words, int at, const std::string& expected) {
-        const std::string script = "source " + std::string(name) + "; COMP_WORDS=(" + words +
-                                   "); COMP_CWORD=" + std::to_string(at) + "; _prog; [ \"${COMPREPLY[*]}\" = '" + expected +
-                                   "' ]";
+        const std::string script = "source " + name + "; COMP_WORDS=(" + words + "); COMP_CWORD=" + std::to_string(at) +
+                                   "; _prog; [ \"${COMPREPLY[*]}\" = '" + expected + "' ]";
         return std::system(("bash -c \"" +
                             [&] {
                                 std::string quoted;
@@ -44,5 +45,4 @@ TEST(Manual, BashCompletesCommandsAndTheirOptions) {
     EXPECT_TRUE(completes("prog r", 1, "run"));
     EXPECT_TRUE(completes("prog --v", 1, "--version"));
     EXPECT_TRUE(completes("prog run --", 2, "--keep --config"));
-    std::remove(name);
 }

@@ -8,19 +8,16 @@
 #include <fstream>
 
 #include "platform_fixture.hpp"
+#include "temporary_folder.hpp"
 
 namespace roci::rocid {
 namespace {
 
 /// Fake files of rocid's control groups, with limits and usage.
 struct FakeGroup {
-    std::filesystem::path folder;
-    FakeGroup() {
-        char name[] = "/tmp/roci-XXXXXX";
-        folder = mkdtemp(name);
-        put("cgroup", "0::/one/two\n");
-    }
-    ~FakeGroup() { std::filesystem::remove_all(folder); }
+    const TemporaryFolder temporary;
+    const std::filesystem::path& folder = temporary.path;
+    FakeGroup() { put("cgroup", "0::/one/two\n"); }
     void put(const std::string& file, const std::string& text) const {
         std::filesystem::create_directories((folder / file).parent_path());
         std::ofstream(folder / file) << text;

@@ -19,6 +19,7 @@
 #include "engine/counters.hpp"
 #include "pmd_glue/eal.hpp"
 #include "qp/counters.hpp"
+#include "temporary_folder.hpp"
 
 namespace roci::rocid {
 namespace {
@@ -117,7 +118,8 @@ TEST(MetricsServer, AnswersAGetAndNothingElse) {
 }
 
 TEST(MetricsServer, AUnixSocketIsForItsUserOnly) {
-    const std::string path = "/tmp/roci-metrics-" + std::to_string(getpid());
+    const TemporaryFolder folder;
+    const std::string path = folder / "socket";
     {
         MetricsServer server(path, [] { return std::string("text\n# EOF\n"); });
         struct stat s {};
@@ -146,7 +148,8 @@ TEST(MetricsServer, RefusesWhatIsNoAddress) {
 }
 
 TEST(MetricsServer, ASocketThatIsServedIsNotRemoved) {
-    const std::string path = "/tmp/roci-metrics-owned-" + std::to_string(getpid());
+    const TemporaryFolder folder;
+    const std::string path = folder / "socket";
     {
         MetricsServer first(path, [] { return std::string("first"); });
         EXPECT_NE(refusal(path).find("another rocid"), std::string::npos);
@@ -166,11 +169,11 @@ TEST(MetricsServer, ASocketThatIsServedIsNotRemoved) {
 }
 
 TEST(MetricsServer, AFileThatIsNoSocketStays) {
-    const std::string path = "/tmp/roci-metrics-file-" + std::to_string(getpid());
+    const TemporaryFolder folder;
+    const std::string path = folder / "file";
     close(creat(path.c_str(), 0600));
     EXPECT_NE(refusal(path).find("not a socket"), std::string::npos);
     EXPECT_EQ(access(path.c_str(), F_OK), 0);
-    unlink(path.c_str());
 }
 
 TEST(TextRequest, IsFulfilledByAnotherThread) {

@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "apps/rocid/nic.hpp"
+#include "temporary_folder.hpp"
 
 namespace roci::rocid {
 namespace {
@@ -14,12 +15,8 @@ namespace fs = std::filesystem;
 
 /// A fake machine: a folder with fake /sys and /dev.
 struct Machine {
-    fs::path root;
-    Machine() {
-        char name[] = "/tmp/roci-nic-XXXXXX";
-        root = mkdtemp(name);
-    }
-    ~Machine() { fs::remove_all(root); }
+    const TemporaryFolder folder;
+    const fs::path& root = folder.path;
     fs::path device(const std::string& address) const { return root / "sys/bus/pci/devices" / address; }
     void add(const std::string& address, const std::string& driver, const std::string& type = "0x020000") const {
         fs::create_directories(device(address));

@@ -17,6 +17,7 @@
 #include "apps/rocid/sigbus_guard.hpp"
 #include "lingering.hpp"
 #include "platform_fixture.hpp"
+#include "temporary_folder.hpp"
 
 namespace roci::rocid {
 namespace {
@@ -422,22 +423,17 @@ TEST_F(Platform, AClientsOwnDescriptorOfItsMemoryIsEnough) {
 /// rocid may run as root. Therefore it must not write for a client into a file that is not the memory of a process.
 TEST_F(Platform, AnyOtherDescriptorIsNoMemory) {
     const int before = open_descriptors();
-    char name[] = "/tmp/roci-XXXXXX/mem";
-    name[16] = 0;
-    ASSERT_NE(mkdtemp(name), nullptr);
-    name[16] = '/';
-    for (const char* path : {static_cast<const char*>(name), "/proc/self/comm", "/proc/self/status", "/dev/zero"}) {
+    const TemporaryFolder folder;
+    const std::string name = folder / "mem";
+    for (const char* path : {name.c_str(), "/proc/self/comm", "/proc/self/status", "/dev/zero"}) {
         SCOPED_TRACE(path);
-        auto p = platform.process_memory(open(path, (path == name ? O_CREAT | O_RDWR : O_RDONLY) | O_CLOEXEC, 0600));
+        auto p = platform.process_memory(open(path, (path == name.c_str() ? O_CREAT | O_RDWR : O_RDONLY) | O_CLOEXEC, 0600));
         ASSERT_NE(p, nullptr);
         std::byte byte{};
         EXPECT_FALSE(p->write(0, &byte, 1));
         EXPECT_FALSE(p->read(0, &byte, 1));
     }
     EXPECT_EQ(std::filesystem::file_size(name), 0u);
-    unlink(name);
-    name[16] = 0;
-    rmdir(name);
     EXPECT_EQ(settled_descriptors(), before);
 }
 

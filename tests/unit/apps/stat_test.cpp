@@ -15,6 +15,7 @@
 #include "live_counters.hpp"
 #include "qp/counters.hpp"
 #include "sysfs_view.hpp"
+#include "temporary_folder.hpp"
 
 namespace roci::cli {
 namespace {
@@ -105,9 +106,8 @@ std::string text_of(const fs::path& file) {
 
 TEST(LiveCounters, FilesFollowThePage) {
     Page p;
-    char folder[] = "/tmp/roci-counters-XXXXXX";
-    ASSERT_NE(mkdtemp(folder), nullptr);
-    const fs::path root = folder;
+    const TemporaryFolder folder;
+    const fs::path& root = folder.path;
     for (const qp::CounterInfo& c : qp::kDeviceCounters) {
         if (c.file[0] == 0) continue;
         const fs::path file = root / "roci1/ports/1" / c.file;
@@ -131,7 +131,6 @@ TEST(LiveCounters, FilesFollowThePage) {
     EXPECT_EQ(files.renew(), 1u);
     EXPECT_EQ(text_of(root / "roci1/ports/1/counters/port_xmit_packets"), "10\n");
     munmap(at, 4096 * 16);
-    fs::remove_all(root);
 }
 
 TEST(SysfsView, HasAFileForEachCounterThatToolsKnow) {

@@ -10,6 +10,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "temporary_folder.hpp"
+
 using namespace roci::cli;
 namespace fs = std::filesystem;
 
@@ -35,9 +37,6 @@ void write(const fs::path& path, const std::string& text) {
 class View : public testing::Test {
 protected:
     void SetUp() override {
-        char name[] = "/tmp/roci-view-XXXXXX";
-        ASSERT_NE(mkdtemp(name), nullptr);
-        root = name;
         // The machine: one network interface, one disk, one RDMA device.
         write(root / "sys/class/net/bonding_masters", "");
         for (const char* link : {"net/eth0", "block/sda", "infiniband/mlx5_0"}) {
@@ -45,11 +44,11 @@ protected:
             fs::create_symlink(std::string("../../devices/") + fs::path(link).filename().string(), root / "sys/class" / link);
         }
     }
-    void TearDown() override { fs::remove_all(root); }
 
     fs::path classes() const { return root / "view/sys/class"; }
     fs::path port() const { return classes() / "infiniband/roci0/ports/1"; }
-    fs::path root;
+    const roci::TemporaryFolder temporary;
+    const fs::path& root = temporary.path;
 };
 
 }  // namespace
@@ -63,8 +62,7 @@ TEST_F(View, has_the_files_and_a_node_of_each_device) {
 }
 
 TEST_F(View, renewal_keeps_counters_and_inodes_and_removes_what_is_gone) {
-    const ViewFolder folder(root / "view");
-    folder.write_devices(kFiles, kDevices, false);
+    ViewFolder(root / "view").write_devices(kFiles, kDevices, false);
     write(port() / "counters/port_xmit_packets", "77\n");
     auto files = kFiles;
     files[0].text = "1: DOWN";
@@ -75,7 +73,7 @@ TEST_F(View, renewal_keeps_counters_and_inodes_and_removes_what_is_gone) {
     EXPECT_FALSE(fs::exists(port() / "gid_attrs/types/1"));
     EXPECT_FALSE(fs::exists(classes() / "infiniband/roci1"));
     EXPECT_FALSE(fs::is_symlink(root / "view/dev/infiniband/roci1"));
-    folder.write_devices(kFiles, kDevices, false);
+    ViewFolder(root / "view").write_devices(kFiles, kDevices, false);
     EXPECT_EQ(text_of(port() / "counters/port_xmit_packets"), "0\n") << "rocid has started again: counters begin at 0";
 }
 
@@ -142,6 +140,19 @@ TEST_F(View, takes_a_folder_in_which_an_engine_made_places_to_mount) {
     ViewFolder(root / "volume").write_devices(kFiles, kDevices, false);
     EXPECT_TRUE(fs::exists(root / "volume/sys/class/infiniband/roci0/ports/1/state"));
     EXPECT_NO_THROW(ViewFolder(root / "volume"));
+}
+
+TEST_F(View, a_folder_belongs_to_one_process_at_a_time) {
+    {
+        const ViewFolder first(root / "view");
+        try {
+            const ViewFolder second(root / "view");
+            ADD_FAILURE() << "two views of one folder";
+        } catch (const std::runtime_error& e) {
+            EXPECT_EQ(e.what(), (root / "view").string() + ": another roci view is writing this folder");
+        }
+    }
+    EXPECT_NO_THROW(ViewFolder(root / "view"));
 }
 
 TEST_F(View, the_cdi_specification_mounts_every_part) {
