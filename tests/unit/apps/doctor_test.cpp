@@ -20,7 +20,7 @@ namespace {
 class Doctor : public testing::Test {
 protected:
     void SetUp() override {
-        machine.root = folder.path;
+        machine.root = temporary.path;
         machine.memlock = machine.open_files = UINT64_MAX;
         machine.capabilities = ~uint64_t(0);
         machine.glibc_minor = 36;
@@ -56,7 +56,7 @@ protected:
         EXPECT_NE((f.what + " " + f.advice).find(word), std::string::npos) << f.what << " -> " << f.advice;
     }
 
-    const roci::TemporaryFolder folder;
+    const roci::TemporaryFolder temporary;
     Machine machine;
     std::map<std::string, std::string> variables;
     std::string refused;

@@ -15,8 +15,8 @@ namespace fs = std::filesystem;
 
 /// A fake machine: a folder with fake /sys and /dev.
 struct Machine {
-    const TemporaryFolder folder;
-    const fs::path& root = folder.path;
+    const TemporaryFolder temporary;
+    const fs::path& root = temporary.path;
     fs::path device(const std::string& address) const { return root / "sys/bus/pci/devices" / address; }
     void add(const std::string& address, const std::string& driver, const std::string& type = "0x020000") const {
         fs::create_directories(device(address));
