@@ -47,7 +47,7 @@ uint32_t jitter_allowance(const State& s, uint32_t base) {
 /// Returns the time that is added to the target `base`, because hosts have no CPU for long times. A queue near the target cannot
 /// become that much longer and shorter from one round trip to the next.
 uint32_t swing_allowance(const State& s, uint32_t base) {
-    const uint32_t swing = s.swing * kQueueUnit, ignored = base * 2;
+    const uint32_t swing = s.swing * kQueueUnit, ignored = base * 8;
     return swing <= ignored ? 0 : (swing - ignored) * kSwings;
 }
 
