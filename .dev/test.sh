@@ -1,5 +1,6 @@
 # Runs the tests of CI. Each step prints one line. A failed step also prints its failed cases and the end of its log. The logs are in build/dev-logs/.
 source .dev/sanitizers.sh
+source .dev/fuzz.sh
 
 build_all() {
     source .dev/build.sh
@@ -60,6 +61,7 @@ dev_test() {
     step "interop: two hosts on one machine" python3 tests/interop/hosts/run.py "$full"
     [ "$full" = --quick ] || step "interop: two containers" python3 tests/interop/containers/run.py
     [ "$full" = --quick ] || other_compilers
+    [ "$full" = --quick ] || step "fuzzers: an hour of libFuzzer" fuzz_all
     [ -n "$quick" ] || step "installation: Debian packages in a bare root" python3 tests/install/package.py "$full"
     [ -n "$quick" ] || sanitizer_steps
     verdict

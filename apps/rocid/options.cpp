@@ -7,11 +7,15 @@ namespace {
 
 using Texts = std::vector<std::string>;
 
-#define ROCI_TEXT(field) [](Config& c, DeviceSection*, Value&& v) { c.field = std::get<std::string>(std::move(v)); }
-#define ROCI_TEXTS(field) [](Config& c, DeviceSection*, Value&& v) { c.field = std::get<Texts>(std::move(v)); }
-#define ROCI_COUNT(field) [](Config& c, DeviceSection*, Value&& v) { c.field = std::get<uint64_t>(v); }
-#define ROCI_FRACTION(field) [](Config& c, DeviceSection*, Value&& v) { c.field = std::get<double>(v); }
-#define ROCI_DEVICE(field, type) [](Config&, DeviceSection* d, Value&& v) { d->field = std::get<type>(std::move(v)); }
+// The functions that store an option in a configuration and load it from there.
+#define ROCI_OPTION(place, type)                                                                            \
+    [](Config& c, DeviceSection* d, Value&& v) { (void)c, (void)d, place = std::get<type>(std::move(v)); }, \
+        [](const Config& c, const DeviceSection* d) { return (void)c, (void)d, Value(place); }
+#define ROCI_TEXT(field) ROCI_OPTION(c.field, std::string)
+#define ROCI_TEXTS(field) ROCI_OPTION(c.field, Texts)
+#define ROCI_COUNT(field) ROCI_OPTION(c.field, uint64_t)
+#define ROCI_FRACTION(field) ROCI_OPTION(c.field, double)
+#define ROCI_DEVICE(field, type) ROCI_OPTION(d->field, type)
 
 constexpr Option kOptions[] = {
     {"rocid", "socket", Kind::text, "\"/run/rocinante/rocid.sock\"", 0, 0, "",

@@ -24,6 +24,7 @@ struct Option {
     std::string_view choices;  ///< allowed values of a choice: "a|b|c"
     std::string_view why;
     void (*store)(Config&, DeviceSection*, Value&&);
+    Value (*load)(const Config&, const DeviceSection*);
 };
 
 std::span<const Option> options();

@@ -35,6 +35,7 @@ int Client::add_chunk(uint64_t length) {
 }
 
 int Client::call(abi::Op op, std::span<const std::byte> request, std::span<std::byte> body, std::span<const int> fds) {
+    if (watch_) watch_(op, request);
     for (;;) {
         const int error = call_once(op, request, body, fds);
         if (error != ENOMEM || wanted_chunk_ == 0) return error;

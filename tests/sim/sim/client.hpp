@@ -2,6 +2,7 @@
 // posts and polls with the classes of abi/client_rings.hpp. Guard bytes surround its registered memory.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -28,9 +29,10 @@ struct Mr {
     static constexpr uint8_t kGuardByte = 0xa5;
     uint32_t handle = 0, lkey = 0, rkey = 0, region = abi::kNoHandle;
     uint64_t length = 0;
+    uint64_t iova = 0;  ///< address of the first byte in requests; 0: the address of data()
     std::unique_ptr<std::byte[]> memory;
     uint8_t* data() const { return reinterpret_cast<uint8_t*>(memory.get()) + kGuard; }
-    uint64_t address() const { return reinterpret_cast<uint64_t>(data()); }
+    uint64_t address() const { return iova != 0 ? iova : reinterpret_cast<uint64_t>(data()); }
     bool guards_intact() const;
 };
 struct MrOptions {
@@ -38,6 +40,7 @@ struct MrOptions {
     uint32_t segments = 1;  ///< number of segments
     bool slow = false;      ///< rocid does not map the memory, but copies from and to it by address (slow memory)
     bool writable = true;
+    uint64_t iova = 0;  ///< see Mr::iova
 };
 
 struct Cq {
@@ -140,6 +143,8 @@ public:
         return call(op, bytes(req), std::as_writable_bytes(std::span(&rep, 1)));
     }
     const std::string& reason() const { return reason_; }
+    /// Sets a function that receives every later request of call().
+    void set_watch(std::function<void(abi::Op, std::span<const std::byte>)> watch) { watch_ = std::move(watch); }
 
     uint32_t alloc_pd();
     Mr& reg_mr(uint32_t pd, uint64_t length, const MrOptions& o = {});
@@ -212,6 +217,7 @@ private:
     std::vector<int> reply_fds_;  ///< file descriptors of the last reply
     uint64_t wanted_chunk_ = 0;   ///< bytes of the chunk that the last reply requests; 0: none
     std::string reason_;
+    std::function<void(abi::Op, std::span<const std::byte>)> watch_;
     std::vector<std::unique_ptr<Mr>> mrs_;
     std::vector<std::unique_ptr<Cq>> cqs_;
     std::vector<std::unique_ptr<Srq>> srqs_;

@@ -17,6 +17,7 @@ uint32_t Client::alloc_pd() {
 Mr& Client::reg_mr(uint32_t pd, uint64_t length, const MrOptions& o) {
     auto mr = std::make_unique<Mr>();
     mr->length = length;
+    mr->iova = o.iova;
     const uint64_t all = length + 2 * Mr::kGuard;
     mr->memory = std::make_unique<std::byte[]>(all);
     std::memset(mr->memory.get(), Mr::kGuardByte, all);
@@ -30,13 +31,14 @@ Mr& Client::reg_mr(uint32_t pd, uint64_t length, const MrOptions& o) {
              "add_region");
         mr->region = region.handle;
     }
+    const uint64_t start = o.slow ? reinterpret_cast<uint64_t>(mr->data()) : Mr::kGuard;
     const uint32_t parts = uint32_t(std::min<uint64_t>(o.segments, length));
     std::vector<std::byte> request(sizeof(abi::RegMrRequest) + parts * sizeof(abi::MrSegment));
     const abi::RegMrRequest head{pd, o.access, mr->address(), length, parts, 0};
     std::memcpy(request.data(), &head, sizeof head);
     for (uint32_t i = 0; i < parts; ++i) {
         const uint64_t from = length * i / parts, to = length * (i + 1) / parts;
-        const abi::MrSegment s{mr->region, 0, (o.slow ? mr->address() : Mr::kGuard) + from, to - from};
+        const abi::MrSegment s{mr->region, 0, start + from, to - from};
         std::memcpy(request.data() + sizeof head + i * sizeof s, &s, sizeof s);
     }
     abi::RegMrReply reply{};
