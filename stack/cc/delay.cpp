@@ -167,7 +167,7 @@ void acked_delay(Controller& c, State& s, const Limits& l, const Acked& a) {
     collect(c, s, l, a);
     grow(c, s, l, a);
     const uint32_t since_sent = uint32_t(a.now) - s.active_at;
-    s.active_at = uint32_t(a.now);
+    if (c.window >= kFraction) s.active_at = uint32_t(a.now);  // a smaller window counts the pause from the last packet
     if (c.window < kFraction && a.smoothed != 0) {
         const Nanos pause = std::min(Nanos{a.smoothed} * kFraction / c.window, Nanos{kLongestPause});
         c.not_before = a.now + (pause > since_sent ? pause - since_sent : 0);
