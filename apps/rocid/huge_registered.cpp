@@ -29,7 +29,8 @@ int collapse_in(int fd, void* address) {
 
 std::string_view huge_registered_text(int error) {
     if (error == 0) return "stay huge";
-    if (error == EINVAL) return "become ordinary pages: the kernel has no MADV_COLLAPSE (Linux 6.1), or no transparent huge pages";
+    if (error == EINVAL)
+        return "become ordinary pages: the kernel has no MADV_COLLAPSE (Linux 6.1), or no transparent huge pages";
     return "became ordinary pages at the start of rocid: the kernel had no free huge page";
 }
 
