@@ -35,6 +35,9 @@ constexpr Shown kFlags[] = {
     {IBV_DEVICE_SRQ_RESIZE, "SRQ_RESIZE", "SrqResize.KeepsWhatIsQueuedInOrder"},
     {IBV_DEVICE_UD_IP_CSUM, "UD_IP_CSUM", "Checksums.AreFilledInAndVerified"},
     {IBV_DEVICE_RC_IP_CSUM, "RC_IP_CSUM", nullptr},
+    // rdma-core 45 and newer declare these flags.
+    {uint64_t{1} << 38, "FLUSH_GLOBAL", "Flush.CompletesAfterTheDataOfEarlierWrites"},
+    {uint64_t{1} << 40, "ATOMIC_WRITE", "AtomicWrite.StoresEightBytes"},
 };
 
 /// A capability that is not reported in flags, but in another field.

@@ -39,6 +39,7 @@ struct Flush : ::testing::Test {
         ASSERT_EQ(a.to_rtr(b, b.qp->qp_num, 200), 0);
         ASSERT_EQ(b.to_rtr(a, a.qp->qp_num, 100), 0);
         ASSERT_EQ(a.to_rts(100), 0);
+        ASSERT_EQ(b.to_rts(200), 0);  // RTR permits no change of rights
     }
     void TearDown() override {
         if (mr != nullptr) {
