@@ -184,8 +184,8 @@ private:
         lcore_.wake.sleeping.store(v, std::memory_order_relaxed);
         std::atomic_thread_fence(std::memory_order_seq_cst);
     }
-    /// Sets the sleeping flags, checks every source of work again, and then sleeps. Returns false if the sleep ended by its time
-    /// limit.
+    /// Sets the sleeping flags, checks every source of work again, and sleeps if there is no work. Returns false if the sleep
+    /// ended at its time limit.
     bool nap() {
         say_sleeping(1);
         for (Waker* w : wakers_) w->before_sleep();

@@ -1,6 +1,6 @@
-// Sends the engine's frames by UDP sockets. The kernel builds the Ethernet, IP and UDP headers, so the sender passes only the
-// bytes after the UDP header to the kernel. Successive frames of one flow and one length form one datagram, which the kernel
-// splits into segments (UDP_SEGMENT). One system call sends several datagrams.
+// Sends the engine's frames through UDP sockets. The kernel builds the Ethernet, IP and UDP headers, so the sender passes only
+// the bytes after the UDP header to the kernel. Successive frames of one flow form one datagram, which the kernel splits into
+// segments (UDP_SEGMENT). One system call sends several datagrams.
 #pragma once
 
 #include <sys/socket.h>

@@ -78,8 +78,9 @@ void measure_queue(State& s, const Acked& a) {
     longest_queue(s) = std::max<uint32_t>(longest_queue(s), s.queue);
 }
 
-/// Reduces the window of a contended QP if another flow has reduced its own window. A window of two packets is not reduced,
-/// because this is also the smallest window of TCP (RFC 5681).
+/// Reduces the window of a contended QP if the queue has become shorter without a cut by this QP, because another flow has
+/// then probably reduced its window. A window of two packets is not reduced, because this is also the smallest window of TCP
+/// (RFC 5681).
 void yield_too(Controller& c, State& s, const Acked& a) {
     constexpr uint32_t kLeast = kWindowAfterTimeout * kFraction;
     if (uint32_t(a.now) - s.cut_at < 2 * a.smoothed) {  // the QP's own cut shortens the queue

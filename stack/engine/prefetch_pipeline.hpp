@@ -61,7 +61,7 @@ private:
         __builtin_prefetch(&qp.spec.sq.shared->idle);
         __builtin_prefetch(qp.spec.sq.slot(qp.requester.queue.fetched()));
     }
-    /// Executes one step of the prefetch of the next work request's payload.
+    /// Executes one step of the prefetch of a payload: that of the current work request, or of the next one if there is none.
     template <uint32_t step>
     void memory(const qp::Qp& qp) const {
         if (!qp.has_work || qp.spec.sq.depth == 0) return;

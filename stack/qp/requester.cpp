@@ -316,7 +316,7 @@ Step request_missing(Context& ctx, Qp& qp) {
     return step;
 }
 
-/// Sends the next packet that the peer has not received according to its report.
+/// Sends again the next packet that the peer's loss report names as missing.
 Step repeat_reported_one(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
     Asked& repeated = qp.reorder->reports.repeated;

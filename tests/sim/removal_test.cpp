@@ -70,7 +70,7 @@ TEST_F(Removal, TheEndOfASessionSendsAFrameOfEachQpAtLeast) {
     EXPECT_EQ(sent_by(world), kMost + qps.size() - 1);
 }
 
-/// While users share the engine, rounds are shorter, and the removals between two rounds too.
+/// While several users share the engine, rounds are shorter. Removed QPs then also send fewer frames between two rounds.
 TEST_F(Removal, UsersWhoShareTheEngineGetNoLongRounds) {
     Side other{world, world.host(0), 0, 1 << 20, 1001};
     Qp& q = another(other);

@@ -1,4 +1,4 @@
-// Tests the model with memory layouts whose costs are known.
+// Tests the cache model with memory layouts whose costs are known.
 #include "self_test.hpp"
 
 #include <atomic>

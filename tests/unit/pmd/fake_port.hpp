@@ -1,4 +1,5 @@
-// A port for tests of wrappers. It counts the frames that it has handed out and the frames that it has got back.
+// A port for tests of ports that wrap another port. It counts the frames that it has handed out and the frames that it has got
+// back.
 #pragma once
 
 #include <gtest/gtest.h>

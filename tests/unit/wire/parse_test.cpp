@@ -1,4 +1,4 @@
-// Tests of each check of parse(). Most tests take a valid frame and make one fault in it.
+// Tests of each check of parse(). Most tests take a valid frame and introduce one error.
 #include <gtest/gtest.h>
 
 #include <algorithm>
