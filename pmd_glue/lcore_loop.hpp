@@ -24,8 +24,8 @@ namespace roci::pmd {
 struct IdlePolicy {
     bool sleeps = true;    ///< false: the lcore never sleeps
     bool adaptive = true;  ///< CpuPace determines when the lcore yields its CPU; false: `share_cpu` determines it
-    Nanos spin =
-        50'000;  ///< time without work after which the lcore sleeps; with `adaptive`, up to SpinTime::kMost times as long
+    /// Time without work after which the lcore sleeps. With `adaptive`, SpinTime makes it up to SpinTime::kMost times as long.
+    Nanos spin = 50'000;
     Nanos max_sleep = kNever;
     Nanos look = 200'000;   ///< longest sleep while a waker cannot wake the lcore
     bool share_cpu = true;  ///< without `adaptive`: the lcore yields its CPU once per kMostLooks idle rounds

@@ -14,8 +14,8 @@ public:
     /// `least` is the configured time.
     explicit SpinTime(Nanos least) : least_(least), now_(least) {}
     Nanos get() const { return now_; }
-    /// Chooses the next time after a sleep that took `slept`. Doubles the time, up to the longest one, if a lcore that had polled
-    /// for the longest time would not have slept.
+    /// Chooses the polling time that follows a sleep of `slept`. A sleep shorter than the longest polling time doubles the
+    /// polling time, because the lcore would have done better to poll. Any other sleep restores the configured time.
     void slept(Nanos slept) { now_ = slept < kMost * least_ ? std::min(2 * now_, kMost * least_) : least_; }
 
     /// The longest time, as a multiple of the configured time.

@@ -140,6 +140,7 @@ bool UdpSender::closes(const io::TxFrame* frames, unsigned next, unsigned count,
 bool UdpSender::joins(const Group& g, const io::TxFrame* frames, unsigned next, unsigned count) const {
     if (!segments_ || g.closed || g.count == most_segments(g)) return false;
     const io::TxFrame& frame = frames[next];
+    if (!is_udp(frame)) return false;
     const Layout at = layout_of(frame);
     if (at.ipv4 != g.ipv4 || at.bytes > g.bytes) return false;
     if (at.bytes < g.bytes && !closes(frames, next, count, g.ipv4)) return false;

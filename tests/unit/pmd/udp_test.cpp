@@ -210,6 +210,18 @@ TEST_F(UdpDatagrams, AnAckAndTheRequestsBehindItAreOneDatagram) {
     EXPECT_TRUE(got[1].right);
 }
 
+// An echo reply without data has no byte behind the place of a UDP header.
+TEST_F(UdpDatagrams, AFrameThatIsNoUdpJoinsNoDatagram) {
+    io::TxFrame f[2];
+    ASSERT_EQ(port_->tx_alloc(f, 2), 2u);
+    for (uint32_t i = 0; i < 2; ++i) f[i].length = build(f[i].data, i, 64);
+    constexpr uint8_t kIcmp = 1;
+    f[1].data[wire::kEthLength + 9] = kIcmp;
+    f[1].length = wire::kEthLength + wire::kIpv4Length + wire::kUdpLength;
+    EXPECT_EQ(port_->tx_burst(f, 2), 2u) << "the second frame is dropped";
+    EXPECT_EQ(receive(1).size(), 1u);
+}
+
 // Responses and ACKs must be sent in PSN order (IBA 9.7.5.1.2).
 TEST_F(UdpDatagrams, AnAckPassesNoResponse) { EXPECT_EQ(datagrams({{4, kAck}, {68, kReadResponse}}), (Sizes{20, 84})); }
 
