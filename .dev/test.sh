@@ -47,6 +47,7 @@ dev_test() {
     [ "$FAILED" = 0 ] || { verdict; return 1; }
     step "layering" python3 tests/layering/check_layers.py
     step "layering check, itself" python3 tests/layering/test_check_layers.py
+    step "output of programs, as tests read it" python3 tests/conformance/test_output_file.py
     step "unit tests" run_meson_tests "$BUILD" tests/unit tests/bench
     step "installation: layout, pages, paths" python3 tests/install/layout.py "$BUILD"
     step "simulator: random workloads" run_meson_tests "$BUILD" tests/sim

@@ -12,6 +12,8 @@ import subprocess
 import tempfile
 import time
 
+from output_file import OutputFile
+
 REPO = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get('ROCI_BUILD', REPO / os.environ.get('BUILD', 'build')))
 ROCI = pathlib.Path(os.environ.get('ROCI', BUILD / 'apps/roci/roci'))
@@ -122,13 +124,12 @@ class Program:
 
     def __init__(self, rocid, command, env=None):
         self.command, self.started = command, time.monotonic()
-        self.file = tempfile.TemporaryFile(mode='w+', errors='replace')
+        self.file = OutputFile()
         self.process = subprocess.Popen(rocid.command_of(command), stdin=subprocess.DEVNULL, stdout=self.file, stderr=subprocess.STDOUT,
                                         start_new_session=True, env={**os.environ, **(env or {})})
 
     def output(self):
-        self.file.seek(0)
-        return self.file.read()
+        return self.file.text()
 
     def wait(self, limit):
         """Returns the exit code. If the program runs longer than `limit` seconds, kills it and raises Failure."""

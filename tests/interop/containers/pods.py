@@ -17,6 +17,7 @@ sys.path += [str(REPO / 'tests/interop' / folder) for folder in ('guest', 'hosts
 import hosts  # noqa: E402
 import image  # noqa: E402
 import machine  # noqa: E402
+from output_file import OutputFile  # noqa: E402
 
 LIB = 'usr/lib/x86_64-linux-gnu'
 PROGRAMS = ('ibv_devinfo', 'ibv_rc_pingpong', 'ib_write_bw', 'ib_read_bw', 'ib_send_lat', 'rping', 'ucx_perftest', 'ucx_info', 'fi_info')
@@ -73,7 +74,7 @@ class Pod:
 
     def __init__(self, namespace, address, root, *options, etc='', user=1000, group=None):
         self.address, self.namespace = address, namespace
-        self.output = tempfile.TemporaryFile(mode='w+', errors='replace')
+        self.output = OutputFile()
         limits = [word for limit in LIMITS for word in ('--ulimit', limit)]
         podman = ['podman', 'run', '-i', '--rm', '--rootfs', '--cgroups=disabled', '--runtime', 'crun', *limits, '--cap-drop=ALL',
                   '--security-opt', 'no-new-privileges', '--user', f'{user}:{user}', '--env', 'HOME=/tmp', '--env', 'XDG_RUNTIME_DIR=/tmp',
@@ -84,8 +85,7 @@ class Pod:
         self.number = itertools.count(1)
 
     def said(self):
-        self.output.seek(0)
-        return self.output.read()
+        return self.output.text()
 
     def start(self, command):
         """Starts a command. Returns the number of the command, which wait() needs."""

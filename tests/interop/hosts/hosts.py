@@ -14,6 +14,7 @@ import time
 sys.path += [str(pathlib.Path(__file__).resolve().parents[2] / folder) for folder in ('conformance', 'interop/wire')]
 import judge  # noqa: E402
 import lab  # noqa: E402
+from output_file import OutputFile  # noqa: E402
 
 REPO = pathlib.Path(__file__).resolve().parents[3]
 BUILD = pathlib.Path(os.environ.get('ROCI_BUILD', REPO / os.environ.get('BUILD', 'build')))
@@ -51,12 +52,11 @@ class Program:
 
     def __init__(self, command):
         self.command = command
-        self.file = tempfile.TemporaryFile(mode='w+', errors='replace')
+        self.file = OutputFile()
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self.file, stderr=subprocess.STDOUT, start_new_session=True)
 
     def output(self):
-        self.file.seek(0)
-        return self.file.read()
+        return self.file.text()
 
     def wait(self, limit):
         try:

@@ -17,6 +17,7 @@ import guest  # noqa: E402
 import image  # noqa: E402
 import lab  # noqa: E402
 import peer  # noqa: E402
+from output_file import OutputFile  # noqa: E402
 
 REPO = pathlib.Path(__file__).resolve().parents[3]
 BUILD = pathlib.Path(os.environ.get('ROCI_BUILD', REPO / os.environ.get('BUILD', 'build'))).resolve()
@@ -121,13 +122,12 @@ class Program:
 
     def __init__(self, rocid, command):
         self.command, self.rocid = command, rocid
-        self.file = tempfile.TemporaryFile(mode='w+', errors='replace')
+        self.file = OutputFile()
         self.process = subprocess.Popen(rocid.command_of(command), stdin=subprocess.DEVNULL, stdout=self.file, stderr=subprocess.STDOUT,
                                         start_new_session=True)
 
     def output(self):
-        self.file.seek(0)
-        return self.file.read()
+        return self.file.text()
 
     def wait(self, limit):
         """Waits for the end of the program. Returns (status, output)."""
