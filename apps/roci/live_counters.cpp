@@ -39,8 +39,8 @@ void close_others(std::vector<int> keep) {
     syscall(SYS_close_range, from, ~0u, 0);
 }
 
-/// Returns true if a process has been started with ROCI_VIEW=`view`. The kernel shows a process the environments of its own
-/// user's processes only, and other processes do not use the view.
+/// Returns true if a running process was started with ROCI_VIEW=`view`. This process can read only the environments of processes
+/// of the same user. Processes of other users do not use the view.
 bool is_used(const std::string& view) {
     const std::string wanted = "ROCI_VIEW=" + view;
     std::error_code unreadable;

@@ -45,8 +45,8 @@ Netdev usable_netdev(const std::string& name, bool packet_socket) {
 std::string needs(const PortKind& kind) { return "it needs " + std::string(kind.needs); }
 
 /// Removes the socket file that a killed rocid has left, because DPDK's drivers cannot use an existing path. Throws StartError if
-/// another program listens on the socket, because clients could not find this program without the file. The other program is no
-/// rocid, because the caller holds the lock of the path (SocketLock).
+/// another program listens on the socket: if the file was removed, clients could not connect to that program any more. That
+/// program is no rocid, because the caller holds the lock of the path (SocketLock).
 void clear_path(const DeviceSection& d) {
     struct stat there {};
     if (lstat(d.path.c_str(), &there) != 0) return;
