@@ -52,8 +52,8 @@ bool is_used(const std::string& view) {
     return false;
 }
 
-/// Writes the counters until `program` ends. If the program has a folder of its own, goes on until no process uses the folder,
-/// and then removes the folder.
+/// Writes the counters until `program` ends. If `view` is not empty, goes on until no process uses this folder, and then removes
+/// the folder.
 [[noreturn]] void follow(std::optional<CounterFiles> files, int program, const std::filesystem::path& view) {
     prctl(PR_SET_NAME, "roci-counters");
     setsid();

@@ -27,8 +27,8 @@ struct ViewMount {
 };
 std::span<const ViewMount> view_mounts();
 
-/// A folder with a view. The folder has the same parts as the file system of a program: sys/class and dev/infiniband. It also has
-/// lib, with the client libraries.
+/// A folder with a view. Its subfolders sys/class and dev/infiniband replace the folders /sys/class and /dev/infiniband of a
+/// program. Its subfolder lib contains the client libraries.
 class ViewFolder {
 public:
     /// Creates the folder and locks it. Throws std::runtime_error if the folder contains files that are not part of a view, if

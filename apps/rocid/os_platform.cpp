@@ -59,7 +59,7 @@ uint64_t available_memory() {
     return 0;
 }
 
-/// Returns the bytes to map, rounded up to the page size of the file. Returns 0 and sets `why` if rocid does not map such a file.
+/// Returns `length`, rounded up to the page size of the file. Returns 0 and sets `why` if rocid must not map the file.
 uint64_t mappable_length(int fd, uint64_t length, std::string& why) {
     struct stat s {};
     struct statfs f {};

@@ -168,7 +168,7 @@ std::vector<int> new_sockets(const std::vector<int>& before) {
     return fds;
 }
 
-/// Finds the descriptors that wake a sleeping engine: the port's interrupts, or the sockets that its driver has opened.
+/// Finds the descriptors that wake a sleeping engine: the port's interrupts, or the sockets that the port's driver has opened.
 void find_signals(OpenPort& p, const std::vector<int>& before, uint16_t queues) {
     if (!p.signals.empty()) return;  // open_udp() or start_xdp() has set `signals`
     std::vector<int> fds;
@@ -396,7 +396,7 @@ void Ports::start(OpenPort& p, const DeviceSection& d, uint16_t queues, bool int
                                .mtus = mtus,
                                .hint = needs(kind),
                                .checksums = d.checksum_offload == "auto",
-                               // If a NIC's driver uses one interrupt for frames and link, it reports only frames or only the
+                               // Some NIC drivers have a single interrupt, which can report either frames or changes of the
                                // link.
                                .link_interrupts = d.port != "pci"};
     const pmd::Started started = pmd::start_port(p.id, pools.data(), setup);

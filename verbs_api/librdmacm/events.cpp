@@ -160,7 +160,7 @@ int fetch(rdma_event_channel* channel, abi::CmEventReply& reply) {
 }
 
 /// Called after rocid has ended, because rocid's devices then no longer exist. Each call returns a DEVICE_REMOVAL event for
-/// another id that has a device. If all such ids had their event, fails with EIO.
+/// another id that has a device. When each id with a device has had its event, the call fails with EIO.
 int fetch_removal(rdma_event_channel* channel, rdma_cm_event** event) {
     Id* id = service().next_removed(channel);
     if (id == nullptr) return fail(EIO);
