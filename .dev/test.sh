@@ -7,10 +7,10 @@ build_all() {
     dev_build
 }
 
-# The releases of clang in Debian 12. Those that are not installed are skipped; clang-14 is in .dev/packages.txt.
+# The releases of clang in Debian 12. Releases that are not installed are skipped. ./dev setup installs clang-14 (.dev/packages.txt).
 CLANGS=(clang++-14 clang++-15 clang++-16)
 
-# build_with COMPILER: builds everything without a warning. Unoptimised, because this finds the same warnings in half of the time.
+# build_with COMPILER: builds everything. A compiler warning fails the build. The build is unoptimised, which finds the same warnings in half of the time.
 build_with() {
     local folder="$BUILD-$1"
     if ! command -v "$1" >/dev/null; then

@@ -58,8 +58,8 @@ void Tracker::nak(const Sighting& s, int64_t psn) {
     }
 }
 
-/// Corrects the losses that NAKs reported, after the acknowledgement of all PSNs up to `psn`. If no further copy of a reported
-/// packet was captured, the newest copy arrived: a slow NAK had reported an older copy.
+/// Called after the acknowledgement of all PSNs up to `psn`. Corrects the losses that NAKs reported: if no newer copy of a
+/// reported packet was captured, the reported copy was not lost. The NAK was slow and had reported an older copy.
 void Tracker::correct_reported(int64_t psn) {
     for (; !reported_.empty() && reported_.begin()->first <= psn; reported_.erase(reported_.begin())) {
         const auto [reported, event] = *reported_.begin();

@@ -37,7 +37,8 @@ Ends ends_of(const Capture& c, const Flow& flow) {
     const auto out = most(Direction::out), in = most(Direction::in);
     if (out && in) return {out, in};
     if (out || in || places.size() < 2) return ends;
-    // The file contains no directions. The place at which the flow's first frame was captured earlier is closer to the sender.
+    // The file contains no directions. Of the two places, the place that captured its first frame of the flow earlier is closer
+    // to the sender.
     const bool first_earlier = places[0].second.first <= places[1].second.first;
     return {places[first_earlier ? 0 : 1].first, places[first_earlier ? 1 : 0].first};
 }

@@ -39,8 +39,8 @@ void close_others(std::vector<int> keep) {
     syscall(SYS_close_range, from, ~0u, 0);
 }
 
-/// Returns true if a process has been started with ROCI_VIEW=`view`. The kernel shows a process the environments of its own
-/// user's processes only, and other processes do not use the view.
+/// Returns true if a running process was started with ROCI_VIEW=`view`. This process can read only the environments of processes
+/// of the same user. Processes of other users do not use the view.
 bool is_used(const std::string& view) {
     const std::string wanted = "ROCI_VIEW=" + view;
     std::error_code unreadable;
@@ -52,8 +52,8 @@ bool is_used(const std::string& view) {
     return false;
 }
 
-/// Writes the counters until `program` ends. If the program has a folder of its own, goes on until no process uses the folder,
-/// and then removes the folder.
+/// Writes the counters until `program` ends. If `view` is not empty, goes on until no process uses this folder, and then removes
+/// the folder.
 [[noreturn]] void follow(std::optional<CounterFiles> files, int program, const std::filesystem::path& view) {
     prctl(PR_SET_NAME, "roci-counters");
     setsid();

@@ -32,7 +32,7 @@ void add_where(CLI::App& command, roci::cli::Where& where) {
         ->excludes(config);
 }
 
-/// What the manual page says beyond --help: how the parts work together.
+/// Sections of the manual page that --help does not contain. They describe how the parts of Rocinante work together.
 const roci::manual::Section kManualTexts[] = {
     {"Which rocid",
      "All commands but up, down and doctor use the first rocid of this list that accepts a connection:",

@@ -112,7 +112,7 @@ bool enter(std::span<const ViewEntry> files, Names devices, std::string& why) tr
 
 constexpr const char* kDone = "done";  // what the child writes if it has entered the view
 
-/// Enters a view in a child process, which then ends. Returns false if the system refuses a step there.
+/// Tries to enter a view in a child process, which then ends. Returns false if the system refuses a step in the child process.
 bool works_in_a_child(Names devices, std::string& why) {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) refuse("pipe");

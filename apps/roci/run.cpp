@@ -49,16 +49,16 @@ bool put_libraries_first(std::string& why) {
     return true;
 }
 
-/// Writes the view into a folder of this process, and lets the program preload the library that shows the folder in place of
-/// /sys/class/infiniband. For containers in which nothing can be mounted. A background process removes the folder after the end
-/// of the program and its children.
+/// Called if enter_private_view() fails, for example in a container in which nothing can be mounted. Writes the view into a new
+/// folder, and makes the program preload a library that shows the folder in place of /sys/class/infiniband. A background process
+/// removes the folder after the end of the program and its children.
 bool preload_view(const std::string& socket, std::span<const ViewEntry> files, std::span<const std::string> devices) try {
     const std::string library = preload_library();
     std::string why;
     const std::string beside = ephemeral_socket({}, why);
     if (library.empty() || beside.empty()) return false;
     std::string path = std::filesystem::path(beside).replace_filename("view-XXXXXX");
-    if (mkdtemp(path.data()) == nullptr) return false;  // not by our number: containers may share the folder above
+    if (mkdtemp(path.data()) == nullptr) return false;  // a random name: containers may share the parent folder
     const ViewFolder folder(path);
     folder.write_devices(files, devices, false);
     const char* users = std::getenv("LD_PRELOAD");
@@ -109,8 +109,8 @@ std::string file_of(const std::string& program) {
     return {};
 }
 
-/// Returns true if the program gets the rights of its file's owner or capabilities of its file (ping, sudo). In a user namespace
-/// it would not get them, so `roci run` shows it no view.
+/// Returns true if the program's file gives the program the rights of the file's owner or group, or capabilities (ping, sudo). In
+/// a user namespace the program would not get these rights, so `roci run` creates no view for such a program.
 bool takes_rights_from_its_file(const std::string& program) {
     const std::string file = file_of(program);
     struct stat s {};

@@ -16,7 +16,7 @@ constexpr double kGiga = 1e9;
 constexpr double kMuch = 0.05, kMost = 0.5, kFull = 0.9;
 constexpr uint64_t kManyQps = 1000;
 
-/// The rates of counters during an interval, by the counters' names. If this rocid has no counter of a name, the rate is 0.
+/// The rates of counters during an interval, by the counters' names. If rocid has no counter with the given name, the rate is 0.
 class Figures {
 public:
     Figures(const std::vector<CounterLabel>& labels, const std::vector<uint64_t>& before, const std::vector<uint64_t>& now,

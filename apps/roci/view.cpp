@@ -26,7 +26,7 @@ int fail(const std::string& why) {
     return 1;
 }
 
-/// Writes each device of the rocid at `socket`. Returns false if rocid does not answer.
+/// Writes the view of all devices of the rocid at `socket`. On failure sets `why` and returns false.
 bool renew(const ViewFolder& folder, const ViewOptions& o, const std::string& socket, bool keep_counters, std::string& why) {
     const std::vector<Device> devices = query_devices(socket, why);
     if (devices.empty()) return false;

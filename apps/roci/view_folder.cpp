@@ -48,8 +48,9 @@ void check_above(const fs::path& folder) {
 }
 
 /// Throws if another user could put a link into the view, because `roci view` would then change or remove files behind the link.
-/// Kubernetes permits everybody to write to a volume of a pod, so the function takes this right away. In a user namespace the
-/// folders above seem to have foreign owners, so only root checks them.
+/// If the process runs as root, the function also checks the parent folders, and removes the right of all users to write to the
+/// folder, because Kubernetes gives all users this right on a volume of a pod. Other processes do not check the parent folders,
+/// because in a user namespace these folders seem to have foreign owners.
 void check_owners(const fs::path& folder) {
     const struct stat s = status_of(folder, stat);
     if (!is_trusted(s)) refuse(folder);
@@ -62,8 +63,9 @@ void check_owners(const fs::path& folder) {
         if (!is_trusted(status_of(entry.path(), lstat))) refuse(entry.path());
 }
 
-/// Returns a file or link below the folder that `roci view` has not written, or "". Empty folders are permitted, because
-/// container engines create them as places to mount. If another `roci view` begins meanwhile, the files are its files.
+/// Returns a file or link below the folder if the folder has no marker of `roci view`, or "" if there is no such file. Empty
+/// subfolders are permitted, because container engines create them as mount points. If the search finds a file, the function
+/// checks again for the marker, because another `roci view` may have written the marker and the file meanwhile.
 fs::path foreign_file(const fs::path& folder) {
     if (fs::exists(folder / kMarker)) return {};
     for (const auto& entry : fs::recursive_directory_iterator(folder))
@@ -86,7 +88,8 @@ std::string text_of(const fs::path& path) {
     return {std::istreambuf_iterator<char>(in), {}};
 }
 
-/// Returns name and target of each link in the folder. A link of a device may vanish at any time.
+/// Returns the name and the target of each link in the folder. Skips a link that is removed meanwhile, for example because its
+/// device is removed.
 std::map<std::string, fs::path> links_in(const fs::path& folder) {
     std::map<std::string, fs::path> out;
     std::error_code unreadable, gone;
@@ -101,7 +104,7 @@ void link_to(const fs::path& target, const fs::path& link) {
     fs::create_symlink(target, link);
 }
 
-/// Makes the links in `to` equal to those in `from`.
+/// Changes the folder `to` so that it contains the same links as the folder `from`.
 void copy_links(const fs::path& from, const fs::path& to) {
     if (fs::is_symlink(to)) fs::remove(to);
     fs::create_directories(to);
@@ -118,7 +121,7 @@ void remove_others(const fs::path& folder, std::span<const std::string> names) {
     for (const fs::path& other : others) fs::remove_all(other);
 }
 
-/// Removes files of the tables that are no longer in `files`, such as the type of a GID that is gone.
+/// Removes the files and links below `root` that are not in `files`, such as the type of a GID that was removed.
 void remove_old_files(const fs::path& root, std::span<const ViewEntry> files) {
     std::set<fs::path> wanted;
     for (const ViewEntry& entry : files) wanted.insert(root / entry.path);
@@ -167,7 +170,7 @@ void ViewFolder::write_devices(std::span<const ViewEntry> files, std::span<const
             continue;
         }
         if (fs::exists(path) && ((keep_counters && entry.counter) || text_of(path) == entry.text + "\n")) continue;
-        // A reader sees the old or the new text, never a part.
+        // rename() replaces the file atomically, so a reader never sees an incomplete text.
         add_entry(fresh.parent_path(), {fresh.filename(), entry.text, {}});
         fs::create_directories(path.parent_path());
         fs::rename(fresh, path);

@@ -51,8 +51,8 @@ void Captures::attach(Capture& capture, const host::CaptureSpec& spec) {
 
 int Captures::start(uint32_t session, const host::CaptureSpec& spec, std::string& why) {
     captures_.remove_if([](const Capture& c) { return c.ended && c.writer->finished(); });
-    // An ended capture counts for the limit until the capture's writer thread has finished, because the rings and the thread
-    // exist.
+    // An ended capture counts towards the limit until its writer thread has finished, because its rings and its thread exist
+    // until then.
     if (captures_.size() >= kMaxCaptures) {
         why = "the limit of captures is reached; end one";
         return -EBUSY;

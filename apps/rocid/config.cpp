@@ -35,7 +35,7 @@ addresses = ["10.77.0.2/24", "fd77::2/64"]
 mtu = 4096
 )";
 
-/// The device is its own peer, so the source address of a client equals the address of the server.
+/// The device of `--single`. The device is its own peer, so a client and a server on this device have the same address.
 constexpr std::string_view kSingleDevice = R"([[device]]
 name = "roci0"
 port = "loopback"

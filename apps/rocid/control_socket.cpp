@@ -229,8 +229,9 @@ void ControlSocket::refuse(const Connection& c) {
     reaper_.close(c.who.uid, c.fd);
 }
 
-/// Closes the spare descriptor, so that rocid can accept and close the connection. If the connection stayed in the queue, the
-/// listening socket would remain readable, and serve() would return at once each time.
+/// Called if no descriptor is free for a new connection. Closes the spare descriptor, so that rocid can accept the connection and
+/// close it. If the connection stayed in the queue of the listening socket, the socket would remain readable, and serve() would
+/// return at once each time.
 void ControlSocket::refuse_for_want_of_descriptors() {
     close(spare_);
     const int fd = accept4(listen_, nullptr, nullptr, SOCK_CLOEXEC);

@@ -58,7 +58,7 @@ engine::Config engine_config(const Config& c, uint32_t index) {
 /// Returns the policy of an idle lcore. `silent` means that at least one port cannot wake a sleeping lcore. The lcore then wakes
 /// at short intervals to poll. `interrupts` means that at least one port wakes the lcore by interrupts of its driver. Interrupts
 /// may stop, so the time of a sleep is limited. All other ports wake the lcore by a socket of the kernel, or receive no external
-/// frames. If all ports are such ports and engine.idle is "adaptive", the time of a sleep is not limited.
+/// frames. If both arguments are false and engine.idle is "adaptive", the time of a sleep is not limited.
 pmd::IdlePolicy idle_policy(const Config& c, bool silent, bool interrupts) {
     pmd::IdlePolicy p;
     p.sleeps = c.engine.idle != "spin";

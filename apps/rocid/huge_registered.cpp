@@ -15,7 +15,8 @@ namespace {
 
 constexpr uintptr_t kHugePage = 2 << 20;
 
-/// Turns a page of the memfd into a huge page at the aligned address in [address, +2 * kHugePage).
+/// Maps the memfd at the first multiple of kHugePage in [address, +2 * kHugePage), and turns its first page into a huge page.
+/// Returns 0 or an errno.
 int collapse_in(int fd, void* address) {
     const uintptr_t aligned = (reinterpret_cast<uintptr_t>(address) + kHugePage - 1) / kHugePage * kHugePage;
     void* page = reinterpret_cast<void*>(aligned);

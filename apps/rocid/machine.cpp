@@ -41,7 +41,8 @@ void check_memfd(int (*make)()) {
     close(fd);
 }
 
-/// Starts as many threads as rocid will start, and ends them. DPDK cannot report that a thread cannot be started: it aborts.
+/// Checks that rocid can start `wanted` threads: starts them and ends them again. If DPDK itself could not start a thread, DPDK
+/// would abort the process and report no error.
 void check_threads(unsigned wanted) {
     std::latch all(1);
     std::vector<std::thread> threads;

@@ -1,5 +1,5 @@
-// Examines before the start of DPDK whether this machine or container has what rocid needs. DPDK would otherwise end the process
-// or print pages of its own help.
+// Checks whether this machine or container has what rocid needs. The checks run before DPDK starts. Without these checks, DPDK
+// would end the process or print pages of its own help.
 #pragma once
 
 #include <cstdint>

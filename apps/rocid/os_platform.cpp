@@ -59,7 +59,7 @@ uint64_t available_memory() {
     return 0;
 }
 
-/// Returns the bytes to map, rounded up to the page size of the file. Returns 0 and sets `why` if rocid does not map such a file.
+/// Returns `length`, rounded up to the page size of the file. Returns 0 and sets `why` if rocid must not map the file.
 uint64_t mappable_length(int fd, uint64_t length, std::string& why) {
     struct stat s {};
     struct statfs f {};
@@ -95,9 +95,9 @@ bool has_all_pages(int fd, uint64_t length) {
 }
 
 /// Fills the page table of a mapping of up to 256 MiB, so that engines cause no page faults later. Skips holes of the file,
-/// because the kernel would charge the pages of filled holes to rocid. Searches holes through a separate descriptor, because the
-/// search changes the position of the descriptor. If `searches_holes` is false and the file has enough blocks, assumes that the
-/// file has no holes.
+/// because the kernel would charge the pages of filled holes to rocid. Searches for holes through a separate descriptor, because
+/// the search changes the position of the descriptor. If `searches_holes` is false and the file has enough blocks, assumes that
+/// the file has no holes.
 void prefault(int fd, std::byte* base, uint64_t mapped, bool writable, bool searches_holes) {
     constexpr uint64_t kMost = 256 << 20, kBlock = 512;
     constexpr int kMostStretches = 16;

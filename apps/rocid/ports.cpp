@@ -45,8 +45,8 @@ Netdev usable_netdev(const std::string& name, bool packet_socket) {
 std::string needs(const PortKind& kind) { return "it needs " + std::string(kind.needs); }
 
 /// Removes the socket file that a killed rocid has left, because DPDK's drivers cannot use an existing path. Throws StartError if
-/// another program listens on the socket, because clients could not find this program without the file. The other program is no
-/// rocid, because the caller holds the lock of the path (SocketLock).
+/// another program listens on the socket: if the file was removed, clients could not connect to that program any more. That
+/// program is no rocid, because the caller holds the lock of the path (SocketLock).
 void clear_path(const DeviceSection& d) {
     struct stat there {};
     if (lstat(d.path.c_str(), &there) != 0) return;
@@ -168,7 +168,7 @@ std::vector<int> new_sockets(const std::vector<int>& before) {
     return fds;
 }
 
-/// Finds the descriptors that wake a sleeping engine: the port's interrupts, or the sockets that its driver has opened.
+/// Finds the descriptors that wake a sleeping engine: the port's interrupts, or the sockets that the port's driver has opened.
 void find_signals(OpenPort& p, const std::vector<int>& before, uint16_t queues) {
     if (!p.signals.empty()) return;  // open_udp() or start_xdp() has set `signals`
     std::vector<int> fds;
@@ -396,7 +396,7 @@ void Ports::start(OpenPort& p, const DeviceSection& d, uint16_t queues, bool int
                                .mtus = mtus,
                                .hint = needs(kind),
                                .checksums = d.checksum_offload == "auto",
-                               // If a NIC's driver uses one interrupt for frames and link, it reports only frames or only the
+                               // Some NIC drivers have a single interrupt, which can report either frames or changes of the
                                // link.
                                .link_interrupts = d.port != "pci"};
     const pmd::Started started = pmd::start_port(p.id, pools.data(), setup);

@@ -14,8 +14,8 @@ constexpr size_t kPage = 4096;
 void on_sigbus(int signal_number, siginfo_t* info, void*) {
     const int saved = errno;
     if (!SigbusGuard::instance().handle(reinterpret_cast<uintptr_t>(info->si_addr))) {
-        // The address belongs to no mapping of the table, or the mapping could not be replaced. With the default handler, the
-        // faulting instruction runs again and ends the process with a core dump.
+        // The address belongs to no mapping of the table, or the mapping could not be replaced. So the default action is
+        // restored. The faulting instruction then runs again and ends the process with a core dump.
         struct sigaction standard {};
         standard.sa_handler = SIG_DFL;
         sigaction(signal_number, &standard, nullptr);

@@ -18,7 +18,7 @@
 namespace roci::rocid {
 namespace {
 
-/// Number of attempts to get the lock. A rocid that ends holds the lock until the end, so a new rocid may have to wait.
+/// Number of attempts to get the lock. A terminating rocid holds the lock until it has ended, so a new rocid may have to wait.
 constexpr int kTries = 20;
 constexpr useconds_t kBetween = 50'000;
 

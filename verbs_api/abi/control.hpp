@@ -468,7 +468,8 @@ struct RegDmMrRequest {
 
 // ---- diagnosis (roci why, roci pcap) --------------------------------------------------------------------------------------
 
-/// The request of why. The reply is a report about one queue pair, or about all connections and connection attempts of rdma_cm.
+/// The request of Op::why. The reply carries a memfd with a report about one queue pair, or about all connections and connection
+/// attempts of rdma_cm.
 struct WhyRequest {
     uint32_t qpn;
     uint32_t connections;  ///< 1: report about rdma_cm; `qpn` is 0 then

@@ -3,7 +3,7 @@
 
 namespace roci::abi {
 
-/// Tells the processor that the thread polls in a loop.
+/// Executes PAUSE (x86-64) or YIELD (AArch64). These instructions are hints to the processor that the thread polls in a loop.
 inline void relax_cpu() {
 #if defined(__x86_64__)
     __builtin_ia32_pause();

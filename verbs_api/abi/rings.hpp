@@ -35,9 +35,9 @@ static_assert(sizeof(SqShared) == 64);
 
 /// The head of a receive queue or SRQ. `depth` slots of `stride` bytes follow.
 ///
-/// If the QP is not in error, the client rings no doorbell after a post. rocid reads `producer` when a message arrives and rocid
-/// has consumed all receives that it has seen before. If the QP is in error, rocid sets `ring`. The client then rings the
-/// doorbell after each post, so that rocid flushes the receives.
+/// If the QP is not in error, the client rings no doorbell after a post. When a message arrives, and rocid has already consumed
+/// all receives up to the last value of `producer` that it read, rocid reads `producer` again. If the QP is in error, rocid sets
+/// `ring`. The client then rings the doorbell after each post, so that rocid flushes the receives.
 struct RqShared {
     alignas(kCacheLine) uint32_t producer;  ///< written by the client: number of WQEs posted so far
     alignas(kCacheLine) uint32_t ring;      ///< written by rocid; 1: the client rings the doorbell after posting
@@ -53,7 +53,7 @@ static_assert(sizeof(RqShared) == 128);
 ///
 /// Sleeping: a thread that polls an empty CQ may share its CPU with a busy program (cpu_pace.hpp). Such a thread stores
 /// sleeping = 1, executes a full fence and polls once more. Then the thread waits with a short timeout on the futex `sleeping`
-/// while the value is 1. rocid reads `sleeping` after it has written entries. Before rocid goes idle, at the latest, it executes
+/// while the value is 1. rocid reads `sleeping` after it has written entries. At the latest before it goes idle, rocid executes
 /// a full fence and reads `sleeping` once more. If the value is 1, rocid stores 0 and wakes the waiters.
 struct CqShared {
     alignas(kCacheLine) uint32_t arm;  ///< written by the client

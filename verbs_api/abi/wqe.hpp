@@ -100,8 +100,8 @@ struct SendWqe {
 static_assert(sizeof(SendWqe) == 48);
 inline constexpr uint32_t kSendWqeHead = sizeof(SendWqe);
 
-/// Returns the number of bytes of its slot that a WQE uses according to the WQE's fields. If the client is hostile, this number
-/// may be larger than the slot.
+/// Returns the number of bytes that a WQE uses, computed from the WQE's fields. If the client is hostile, this number may be
+/// larger than the WQE's slot.
 constexpr uint64_t used_bytes(const SendWqe& w) {
     return kSendWqeHead + ((w.send_flags & kSendInline) != 0 ? uint64_t{w.inline_length} : w.num_sge * sizeof(Sge));
 }

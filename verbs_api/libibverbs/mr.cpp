@@ -44,8 +44,8 @@ int register_with_rocid(Context& c, Mr& mr, uint32_t pd, size_t length) {
     return err;
 }
 
-/// Makes memory accessible to rocid. rocid accesses memory for on-demand paging by address and does not map it, because each
-/// access must reach the pages that are mapped at the time of the access.
+/// Makes memory accessible to rocid. rocid does not map memory that is registered for on-demand paging. It accesses this memory
+/// by address, because each access must reach the pages that are mapped at the time of the access.
 int reach(Context& c, void* addr, size_t length, unsigned access, RegisteredMemory& out) {
     if ((access & IBV_ACCESS_ON_DEMAND) == 0 || length == 0) return c.regions.acquire(c, addr, length, needs_write(access), out);
     out = {};

@@ -16,14 +16,15 @@ namespace {
 using Way = abi::CpuPace::Way;
 
 /// The longest sleep of a thread that may also wait for something other than a completion: 200 microseconds. A polling program
-/// that shares its CPU with a busy program sometimes waits longer than this anyway, for a whole time slice.
+/// that shares its CPU with a busy program sometimes waits a whole time slice for the CPU, which is longer than this sleep.
 constexpr timespec kShort{0, 200'000};
 /// The longest sleep of a thread that completions have woken at least kTrusted times since its last timeout. This time is longer
 /// than a period of the scheduler's clock, so that the kernel need not program the CPU's timer. In a virtual machine, programming
 /// this timer takes longer than the wake-up itself.
 constexpr timespec kLong{0, 12'000'000};
 constexpr uint32_t kTrusted = 16;
-/// A thread that only polls starts its next poll at most kAtOnce times the duration of a system call after the last poll.
+/// If the time since the last poll is at most kAtOnce times the duration of a system call, the thread has done no other work
+/// between the two polls.
 constexpr uint64_t kAtOnce = 16;
 
 /// Returns true if the thread only polls this CQ. Stores the time and the CQ of this poll for the next call. A thread that does

@@ -123,9 +123,9 @@ int write_receive(abi::RqProducer& rq, uint32_t limit, uint32_t max_sge, const i
     return 0;
 }
 
-/// Writes and publishes the requests of a list, up to the first request that cannot be posted. In this case sets *bad to this
-/// request and returns an errno. Sets `bell` to true if the QP is in error and a request was published. The caller must then ring
-/// the doorbell, so that rocid flushes the requests.
+/// Writes and publishes the requests of a list, up to the first request that cannot be posted. If there is such a request, sets
+/// *bad to this request and returns an errno. Otherwise returns 0. Sets `bell` to true if the QP is in error and a request was
+/// published. The caller must then ring the doorbell, so that rocid flushes the requests.
 int post_receives(abi::RqProducer& rq, uint32_t limit, uint32_t max_sge, ibv_recv_wr* wr, ibv_recv_wr** bad, bool& bell) {
     const uint32_t first = rq.head;
     int err = 0;

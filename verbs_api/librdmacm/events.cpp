@@ -137,8 +137,9 @@ Group* find_group(Id& id, uint32_t handle) {
 
 /// Called at the end of file of the channel's socket. If rocid has ended, returns -1 with EIO. Otherwise another thread has
 /// destroyed the channel. In this case the function never returns, because a read from a destroyed channel of the kernel does not
-/// return either, and programs depend on this behaviour. To distinguish the two cases, the function sends list_devices to rocid,
-/// which fails with EIO only if rocid has ended. A request with the handle of the destroyed channel would log an error.
+/// return either, and programs depend on this behaviour. To distinguish the two cases, the function sends the request
+/// list_devices. This request fails with EIO only if rocid has ended. A request with the handle of the destroyed channel would
+/// log an error.
 int ended() {
     abi::ListDevicesReply unused{};
     if (service().call(Op::list_devices, abi::Empty{}, unused) == EIO) return fail(EIO);
@@ -159,7 +160,7 @@ int fetch(rdma_event_channel* channel, abi::CmEventReply& reply) {
 }
 
 /// Called after rocid has ended, because rocid's devices then no longer exist. Each call returns a DEVICE_REMOVAL event for
-/// another id that has a device. If all such ids had their event, fails with EIO.
+/// another id that has a device. When each id with a device has had its event, the call fails with EIO.
 int fetch_removal(rdma_event_channel* channel, rdma_cm_event** event) {
     Id* id = service().next_removed(channel);
     if (id == nullptr) return fail(EIO);

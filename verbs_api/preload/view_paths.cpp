@@ -1,7 +1,7 @@
-// librocinante-view.so: shows a program the folder of a view (roci view) in place of /sys/class/infiniband and /dev/infiniband,
-// where nothing can be mounted. `roci run` preloads the library and names the folder in ROCI_VIEW. The library replaces the
-// functions of the C library that take a path. It includes no header that declares them, because it defines several names of
-// each.
+// librocinante-view.so shows a program the folder of a view (roci view) in place of /sys/class/infiniband and /dev/infiniband. If
+// nothing can be mounted, `roci run` preloads this library and sets ROCI_VIEW to the path of the folder. The library replaces the
+// functions of the C library that take a path. This file does not include the headers that declare these functions, because the
+// file defines the functions under several names, such as open and open64.
 #include <dlfcn.h>
 #include <errno.h>
 #include <stdarg.h>
@@ -9,7 +9,7 @@
 #include <sys/syscall.h>
 
 #if defined(__x86_64__)
-// The base versions, so that the library also loads with older releases of glibc.
+// Binds the functions to the base versions of glibc, so that the library also loads with older releases of glibc.
 __asm__(".symver dlsym,dlsym@GLIBC_2.2.5");
 __asm__(".symver dlerror,dlerror@GLIBC_2.2.5");
 #elif defined(__aarch64__)
@@ -39,8 +39,8 @@ bool is_below(const char* path, const char* place) {
 
 bool is_in_view(const char* path) { return is_below(path, kPlaces[0]) || is_below(path, kPlaces[1]); }
 
-/// Returns true if the path may lead into the view. Only such a path reads the environment, because another thread may change it
-/// at the same time.
+/// Returns true if the path may lead into the view. The library reads the environment only for such a path, because another
+/// thread may change the environment at the same time.
 bool may_concern(const char* path) {
     if (path == nullptr) return false;
     return path[0] == '/' ? is_in_view(path) : strstr(path, "infiniband") != nullptr;
@@ -85,8 +85,8 @@ const char* shown(int folder, const char* path, char* buffers) {
     return out;
 }
 
-/// Finds the next function of this name. Some releases of the C library lack some of them. Then the program must not see the
-/// error of dlsym().
+/// Returns the next function of this name, or nullptr if this release of the C library does not have the function. In this case
+/// dlerror() clears the error of dlsym(), so that the program does not get this error.
 template <class Function>
 Function* next(Function*& known, const char* name) {
     if (known == nullptr) known = reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
@@ -99,20 +99,21 @@ Function* next(Function*& known, const char* name) {
 // The arguments of the macros are types and lists of parameters. NOLINTBEGIN(bugprone-macro-parentheses)
 #define ROCI_EXPORT extern "C" __attribute__((visibility("default")))
 
-/// Defines the pointer next_NAME to the next NAME. It is found when this library is loaded: dlsym() takes a lock of the loader,
-/// so a program that may call open() in any state may not call dlsym(). The constructors of other libraries may run before.
+/// Defines the pointer known_NAME to the next function NAME. A constructor of this library sets the pointer. A later call of
+/// dlsym() could block, because dlsym() takes a lock of the loader and programs may call open() in any state. If the constructor
+/// of another library calls NAME earlier, that call sets the pointer.
 #define ROCI_NEXT(result, name, parameters)            \
     static result(*known_##name) parameters = nullptr; \
     __attribute__((constructor)) static void find_##name() { next(known_##name, #name); }
 
-/// Declares `at`, the path to show for `path`. The buffers are on the stack only for a path that may lead into the view, because
-/// signal handlers with small stacks open other files.
+/// Declares `at`, the path to show for `path`. Allocates the buffers on the stack only if the path may lead into the view,
+/// because signal handlers with small stacks may open other files.
 #define ROCI_AT(folder)    \
     const char* at = path; \
     if (may_concern(at)) at = shown(folder, path, static_cast<char*>(__builtin_alloca(2 * kLongest)));
 
-/// Defines NAME, which calls the next NAME with the shown path. ARGUMENTS are those of the call. A relative path begins at the
-/// descriptor FOLDER.
+/// Defines the function NAME, which calls the next function NAME with the path to show. ARGUMENTS are the arguments of this call.
+/// A relative path begins at the folder with the descriptor FOLDER.
 #define ROCI_SHOW_FROM(folder, result, name, parameters, arguments) \
     ROCI_NEXT(result, name, parameters)                             \
     ROCI_EXPORT result name parameters {                            \
@@ -182,7 +183,8 @@ ROCI_SHOW(long, __readlink_chk, (const char* path, char* out, size_t size, size_
 ROCI_SHOW(char*, __realpath_chk, (const char* path, char* out, size_t room), (at, out, room))
 ROCI_SHOW(char*, canonicalize_file_name, (const char* path), (at))
 ROCI_NEXT(char*, realpath, (const char*, char*))
-/// Before glibc 2.36, dlsym(RTLD_NEXT) finds the oldest realpath(), which requires a buffer.
+/// Before glibc 2.36, dlsym(RTLD_NEXT) finds the oldest realpath(), which requires a buffer. So a call without a buffer uses
+/// canonicalize_file_name().
 ROCI_EXPORT char* realpath(const char* path, char* out) {
     if (out == nullptr) return canonicalize_file_name(path);
     ROCI_AT(kHere)
@@ -210,7 +212,8 @@ struct Glob {
     int (*status)(const char*, void*);
 };
 
-/// Before glibc 2.33, programs have stat() and lstat() in themselves, and these functions call __xstat() and __lxstat().
+/// Before glibc 2.33, libc.so.6 does not export stat() and lstat(). Each program contains its own copies of these functions,
+/// which call __xstat() and __lxstat(). old_stat() and old_lstat() do the same.
 #if defined(__x86_64__)
 constexpr int kVersion = 1;
 #else
@@ -219,8 +222,9 @@ constexpr int kVersion = 0;
 int old_stat(const char* path, void* out) { return __xstat(kVersion, path, out); }
 int old_lstat(const char* path, void* out) { return __lxstat(kVersion, path, out); }
 
-/// glob() calls functions inside of the C library, unless the caller names others. The paths that it returns are those of the
-/// pattern.
+/// By default glob() calls internal functions of the C library, which this library cannot replace. So for a pattern that may lead
+/// into the view, this function passes other functions to glob(). The returned paths begin as the pattern does, and not with the
+/// path of the view.
 template <class Next>
 int glob_in_view(Next* real, const char* pattern, int flags, int (*on_error)(const char*, int), Glob* out) {
     const bool concerns = pattern != nullptr && strstr(pattern, "infiniband") != nullptr && getenv("ROCI_VIEW") != nullptr;

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Starts rocid for the rest of a job, and makes it the RDMA of the later steps: writes variables to $GITHUB_ENV and the socket to $GITHUB_OUTPUT.
-# The variables ROCI_FAULT_KEY are keys of the section [fault]. rocid ends with the job.
+# Starts a rocid for the rest of a job. Writes variables to $GITHUB_ENV, so that RDMA programs of later steps use this rocid, and the path of its
+# socket to $GITHUB_OUTPUT. Each variable ROCI_FAULT_KEY sets the key of the same name in the section [fault]. rocid ends with the job.
 set -euo pipefail
 folder="$(mktemp -d "${RUNNER_TEMP:-/tmp}/rocinante-XXXXXX")"
 socket="$folder/rocid.sock"

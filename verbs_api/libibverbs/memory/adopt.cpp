@@ -179,8 +179,8 @@ private:
     /// Adopts anonymous memory, except for the heads of malloc arenas.
     int take_anonymous(const Vma& vma, const Range& range) {
         const PageView view(range.end - range.start > kArenaAlignment);
-        // malloc has written to an arena's head, so an untouched page is no head. A read of an untouched page would map the zero
-        // page.
+        // malloc has written to an arena's head, so an untouched page is no head. has_head() does not read an untouched page,
+        // because a read would map the zero page.
         const auto has_head = [&](uint64_t page) {
             if (!vma.read || page % kArenaAlignment != 0) return false;
             return view.look(page, page_size()) != PageView::State::untouched && is_arena_head(page);
@@ -238,8 +238,8 @@ private:
             const uint64_t moved =
                 move_pages({to.address, to.length, vma.protection(), vma.shared, to.file->fd.get(), to.offset}, *freezer);
             if (moved < to.length) room->uffd.drop();  // closing the descriptor unfreezes the remaining pages
-            // Only a shared mapping is tried with the next method. If userfaultfd refuses private memory, the program may have
-            // registered this memory with its own userfaultfd.
+            // If no page was moved, the loop tries the next method for a shared mapping, but not for private memory. If
+            // userfaultfd refuses private memory, the program may have registered this memory with its own userfaultfd.
             if (moved > 0 || !vma.shared) return moved;
         }
     }

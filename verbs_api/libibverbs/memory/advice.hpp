@@ -5,9 +5,9 @@
 
 namespace roci::memory {
 
-/// Executes madvise(2). After MADV_DONTNEED, adopted memory then reads as zeros, like private memory, because allocators depend
-/// on these zeros. A registered range remains registered and shared with rocid. The function takes no lock and allocates no
-/// memory, because allocators call madvise() while they hold their own locks.
+/// Executes madvise(2). After MADV_DONTNEED, adopted memory reads as zeros, like private memory, because allocators depend on
+/// these zeros. A registered range remains registered and shared with rocid. The function takes no lock and allocates no memory,
+/// because allocators call madvise() while they hold their own locks.
 int advise(void* address, size_t length, int advice);
 
 /// Called before each adoption. Before the first call of note_adoption(), advise() only executes the system call.

@@ -208,9 +208,8 @@ bool slots_free(const File& pool, uint64_t first, uint64_t count) {
     return true;
 }
 
-/// Finds `count` adjacent free slots. Prefers the slots that are as far from the start of the file as `window` is from an address
-/// that is a multiple of the file's length. Then windows that are adjacent in memory are also adjacent in the file, whichever of
-/// them gets its slot first.
+/// Finds `count` adjacent free slots. Prefers the slots whose offset in the file equals `window` modulo the length of the file.
+/// Then windows that are adjacent in memory are also adjacent in the file, whichever window gets its slot first.
 bool find_slots(File& pool, uint64_t window, uint64_t count, uint64_t& first) {
     const uint64_t preferred = window / window_bytes() % kPoolSlots;
     if (slots_free(pool, preferred, count)) {

@@ -75,8 +75,8 @@ class Files {
 public:
     /// Returns the file with this identity, or null. For a file of the program `writable` must match too.
     File* find(uint64_t device, uint64_t inode, bool writable);
-    /// Returns true if the file is intact. Otherwise returns false, after it has dropped the file's descriptor and, unless the
-    /// file is pinned, removed the file.
+    /// Returns is_intact(*file). If the result is false, drops the descriptor of the file, and removes the file unless a token
+    /// pins it.
     bool check(File* file);
     /// Adds a file that the program has mapped.
     File* add_foreign(Fd fd, uint64_t device, uint64_t inode, uint64_t length, bool writable);

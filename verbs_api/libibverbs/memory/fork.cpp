@@ -48,8 +48,8 @@ void leave() {
     pthread_sigmask(SIG_SETMASK, &mask, nullptr);
 }
 
-/// Waits until the child has copied the shared memory or has ended. In both cases poll() returns for the parent's end of the
-/// pipe. Waits at most kMostWaitMs per call of poll(). Does not wait if there is no pipe. Then undoes before_fork().
+/// Waits until the child has copied the shared memory or has ended, and then undoes before_fork(). The wait is a poll() of the
+/// parent's end of the pipe, with the time limit kMostWaitMs. If there is no pipe, does not wait.
 void in_parent() {
     close_end(1);
     if (done_pipe[0] >= 0) {

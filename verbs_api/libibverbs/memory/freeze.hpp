@@ -45,14 +45,14 @@ public:
     virtual void let_in(uint64_t address, uint64_t length) { (void)address, (void)length; }
 };
 
-/// Returns a freezer that uses the next method after `tried`, or null if no further method is available. Sets `tried` to this
-/// method. The first call passes Way::automatic.
-/// @param kept  the userfaultfd that is kept for later freezers. If a range was covered but not replaced, the caller drops
-/// `kept`.
+/// Returns a freezer that uses the next method after `tried`, or null if no further method is available. Sets `tried` to the
+/// method of the freezer. In the first call `tried` is Way::automatic.
+/// @param kept  the userfaultfd that is kept for later freezers. The caller drops `kept` if cover() was called for a range and
+/// the range was not replaced.
 std::unique_ptr<Freezer> make_freezer(Way& tried, KeptFd& kept);
 
-/// Clears the record of the fault handler's current call, because the call may be in another thread of the parent. A fork's child
-/// calls this function.
+/// Clears the record of the fault handler's current call. A fork's child calls this function, because the recorded call may
+/// belong to another thread of the parent.
 void reset_fault_handler();
 
 std::unique_ptr<Freezer> make_uffd_freezer(KeptFd& kept);

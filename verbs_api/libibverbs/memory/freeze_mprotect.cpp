@@ -34,9 +34,9 @@ pid_t own_thread() { return static_cast<pid_t>(::syscall(SYS_gettid)); }
 struct sigaction previous[2];
 std::atomic<unsigned> previous_index{0};
 /// A record of the current call of the previous handler, to detect recursion. The previous handler may have saved on_fault() as
-/// its own previous handler, and may call on_fault(). Such a call has the same thread and the same siginfo_t, and its frame is
-/// deeper in the stack. If the previous handler leaves by longjmp(), the record remains. The frame of the next fault is then not
-/// deeper in the stack.
+/// its own previous handler, and may call on_fault(). A recursive call has the same thread and the same siginfo_t as the record,
+/// and its frame is deeper in the stack. If the previous handler leaves by longjmp(), the record remains. The next fault is then
+/// not taken for a recursive call, because its frame is not deeper in the stack.
 std::atomic<pid_t> chaining_thread{0};
 std::atomic<const void*> chaining_info{nullptr};
 std::atomic<uint64_t> chaining_frame{0};

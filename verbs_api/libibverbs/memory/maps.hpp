@@ -43,7 +43,7 @@ private:
 /// Finds VMAs by address. Successive calls pass ascending addresses.
 class VmaFinder {
 public:
-    /// @param kept  the descriptor for queries that the caller keeps for later finders; if null, the finder opens its own
+    /// @param kept  a descriptor for queries, which the caller keeps for later finders; if null, the finder opens its own
     /// descriptor
     explicit VmaFinder(std::span<char> buffer, KeptFd* kept = nullptr);
     bool opened() const { return fast_ || text_.opened(); }

@@ -115,7 +115,8 @@ public:
         : freezer_(freezer), view_(!move.shared && move.length >= kLeastToLookAt), collapser_(move.fd) {}
 
     /// Moves the untouched pages at the start of `rest` all at once, because their number may be huge. Returns the number of
-    /// bytes moved. Returns 0 if there are too few untouched pages or they cannot be blocked; the caller then calls move().
+    /// bytes moved. Returns 0 if there are too few untouched pages or the accesses to them cannot be blocked; the caller then
+    /// calls move().
     uint64_t move_untouched(const Move& rest) {
         if (rest.length < kLeastUntouched) return 0;
         Move run = rest;
@@ -124,7 +125,7 @@ public:
         if (run.length < kLeastUntouched) return 0;
         const bool locked = is_locked(run);
         if (!freezer_.keep_out(run.address, run.length)) return 0;
-        // The second look detects pages that a thread has touched between the first look and keep_out().
+        // The second call of untouched_bytes() detects pages that a thread has touched between the first call and keep_out().
         if (view_.untouched_bytes(run.address, run.length) != run.length || !replace(run)) {
             freezer_.let_in(run.address, run.length);
             return 0;

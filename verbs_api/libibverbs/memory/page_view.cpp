@@ -81,7 +81,7 @@ uint64_t PageView::untouched_bytes(uint64_t address, uint64_t length) const {
 }
 
 /// The freezer changes the pagemap entries of all untouched pages in the same way, so the entries of untouched pages are equal.
-/// If a page was touched since look(), its entry is present, because the kernel does not swap a page out so soon.
+/// If a page was touched since look(), its entry has the present bit, because the kernel does not swap out a page so soon.
 bool PageView::holds_nothing(uint64_t address, uint64_t length) const {
     uint64_t entries[kMost];
     if (!read(address, length, entries) || (entries[0] & (kPresent | kGuard)) != 0) return false;

@@ -21,7 +21,7 @@ public:
     /// Returns the state of the pages of [address, +length). The range has whole pages and at most kMoveStep bytes.
     State look(uint64_t address, uint64_t length) const;
     /// Returns the number of bytes, at most `length`, from `address` to the first page that should be moved separately. Long runs
-    /// of untouched pages are moved separately, because they need no copy. The range is as in look().
+    /// of untouched pages are moved separately, because they need no copy. The limits of the range are the same as for look().
     uint64_t bytes_at_once(uint64_t address, uint64_t length) const;
     /// Returns true if the pages are still untouched. Called after look() has returned State::untouched and a freezer has
     /// write-protected the pages.

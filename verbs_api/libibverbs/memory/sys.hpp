@@ -50,8 +50,8 @@ private:
     int fd_;
 };
 
-/// Returns all signals except SIGSEGV. A thread that waits for room_mutex must not block SIGSEGV. The mprotect freezer would take
-/// it for a thread that the kernel kills at a write to a frozen page, and would freeze nothing.
+/// Returns all signals except SIGSEGV. A thread that waits for room_mutex must not block SIGSEGV. The mprotect freezer freezes
+/// nothing while a thread blocks SIGSEGV, because the kernel would kill the process if this thread wrote to a frozen page.
 inline sigset_t all_but_sigsegv() {
     sigset_t set;
     sigfillset(&set);
@@ -59,7 +59,7 @@ inline sigset_t all_but_sigsegv() {
     return set;
 }
 
-/// Blocks signals except SIGSEGV, and cancellation, in the calling thread during the lifetime of the object. The thread that
+/// Blocks cancellation and all signals except SIGSEGV in the calling thread during the lifetime of the object. The thread that
 /// calls freeze() and thaw() (freeze.hpp) needs this object. If a signal handler of this thread wrote to a frozen page, the
 /// handler would wait for ever, because the same thread must call thaw().
 class Undisturbed {
