@@ -44,7 +44,8 @@ struct Rule {
     Step from;
     Kind event;
     Step to;
-    /// Legal only if the load is not strict. Then programs disturb attempts, or the network loses many frames.
+    /// Legal only if the load is not strict. In such a load, programs disturb attempts, or the network loses many
+    /// frames.
     bool disturbed;
 };
 /// The legal events of an id, as rdma_get_cm_event(3) describes them.
