@@ -1,6 +1,6 @@
-// Attackers of isolation.py that use verbs and rdma_cm in ways in which perftest does not, and a program that only
-// computes. `attackers NAME` runs until it is killed. If rocid refuses a request, the attacker continues, because
-// rocid may answer an attack with a limit.
+// Attackers for isolation.py. They use verbs and rdma_cm in ways that perftest does not offer. One more program only
+// computes. `attackers NAME` runs until it is killed. If rocid refuses a request, the attacker continues, because rocid
+// may answer an attack with a limit.
 #include <fcntl.h>
 #include <poll.h>
 #include <rdma/rdma_cma.h>
@@ -33,7 +33,7 @@ int post(ibv_qp* qp, ibv_wr_opcode opcode, const Buffer& from, const Buffer& to,
     return ibv_post_send(qp, list.data(), &bad);
 }
 
-/// The devices, one buffer per device and a CQ of two ends, without the QPs of a Rig.
+/// The two devices, one buffer per device, and one CQ of the right device. Unlike a Rig, this struct has no QPs.
 struct Ends {
     Device left{"roci0"}, right{"roci1"};
     Buffer source{left, 4096}, target{right, 4096};

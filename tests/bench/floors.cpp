@@ -131,8 +131,8 @@ void wake_floor() {
     engine.join();
 }
 
-/// Passes 64-byte frames through DPDK's ring driver and returns them to their pool. DpdkPort (the port class of
-/// rocid) does this on one lcore, without the transport.
+/// Passes 64-byte frames through DPDK's ring driver and returns them to their pool. The frames pass through DpdkPort
+/// (the port class of rocid) on one lcore, without the transport.
 void net_ring_floor() {
     constexpr uint32_t kMbufs = 4096, kBurst = 32, kRounds = 20'000;
     pmd::EalOptions options;

@@ -17,7 +17,7 @@ def _fewer_cycles(figure, text):
     return _most(figure, "release", 1.1, text + ", cycles against the stored release's", "no release is slower than the one before")
 
 
-# If an anchor is a number, it is a fixed goal in the unit of the figure.
+# The table of goals. If the anchor of a goal is a number, this number is a fixed goal in the unit of the figure.
 GOALS = [
     _fewer_cycles("transport.write.64B.16qp", "64 B WRITE, 16 QPs, batches: engine alone"),
     _fewer_cycles("transport.send.64B.16qp", "64 B SEND, 16 QPs, batches: engine alone"),

@@ -16,7 +16,7 @@ SESSIONS = 30
 
 def main():
     parent = os.getppid()
-    # The new user may have no right to execute this interpreter. So the program itself changes its user.
+    # Another user may have no right to execute this interpreter. So this program changes its own user after the start.
     os.setgroups([])
     os.setresgid(*[int(sys.argv[1])] * 3)
     os.setresuid(*[int(sys.argv[1])] * 3)

@@ -150,8 +150,8 @@ def storage_and_figures():
     server calls rdma_listen(), so the client may be refused. run_row() then repeats the whole row. Therefore each
     test of qperf is a separate row."""
     # In fio the writer is the client. It requests no RNR retries (rnr_retry_count 0). So with --verb=send the server
-    # must have posted a receive for every SEND. The server posts --iodepth receives before the first SEND. Therefore
-    # its --iodepth is the total number of SENDs here.
+    # must post a receive for every SEND in advance. The server posts --iodepth receives before the first SEND.
+    # Therefore the --iodepth of the server is the total number of SENDs in this case.
     for verb, ahead in (('write', 8), ('read', 8), ('send', 256)):
         yield Row(f'{FIO} --rw=read --iodepth={ahead}', f'{FIO} --hostname={{to}} --verb={verb} --rw=write --iodepth=8', shows=r'err= 0', limit=20)
     for test in QPERF:

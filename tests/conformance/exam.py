@@ -13,7 +13,7 @@ from lab import ROCI, Failure, Rocid
 PROGRAM = pathlib.Path(__file__).with_name('exam_program.py')
 PYTHON = '/usr/bin/python3'  # the interpreter for which pyverbs is installed
 
-# Per case: the patterns that the report of `roci why` must match. They describe the cause in words that a user
+# Per case: the patterns that the report of `roci why` must match. The patterns describe the cause in words that a user
 # understands.
 QUESTIONS = {
     'wrong_rkey': (r'R_Key of a request names no memory region', r'wanted: remote write of 64 bytes at 0x[0-9a-f]+ by key 0xdead00'),

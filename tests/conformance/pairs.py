@@ -6,7 +6,7 @@ import time
 
 from lab import Failure, Program, free_port
 
-# Words in the output of Debian's programs that show an error. Some programs print them and return 0.
+# Words that show an error in the output of Debian's programs. Some programs print an error and return 0.
 ERROR_LINE = re.compile(r"(?i)\b(errors?|failed|failure|unable|couldn't|can't|invalid|unexpected|wrong|mismatch|segmentation|assert\w*)\b")
 
 

@@ -203,8 +203,8 @@ def without_namespaces():
         wait_for(lambda: not list(pathlib.Path(runtime).glob('rocinante/view-*')), 'the removal of the view')
 
 
-# A process that outlives the program that `roci run` has started. It reads the view until 2 s after the end of the program: the view would be removed
-# at once. $1 is a file for the result.
+# A process that outlives the program that `roci run` has started. After the end of that program it reads the view for 2 s. If the
+# view ended with the program, the view would be removed at once and the read would fail. $1 is a file for the result.
 CHILD = '''{
     while kill -0 $$ 2>/dev/null; do :; done
     for n in $(seq 40); do sleep 0.05; cat /sys/class/infiniband/roci1/node_type || exit; done >/dev/null

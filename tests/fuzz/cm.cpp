@@ -1,5 +1,6 @@
-// Frames to QP 1 with arbitrary MADs, against a conductor with a listener and a connection. Afterwards the listener must still
-// accept a connection and the message of a bystander must arrive. Nothing may be left.
+// Sends frames with arbitrary MADs to QP 1 of a host. Its conductor (rocid's control thread) has a listener and a connection.
+// Afterwards the listener must still accept a connection, and a message of a bystander (rig.hpp) must arrive. No object of the
+// connections may be left.
 #include <infiniband/verbs.h>
 
 #include <cstring>
@@ -60,8 +61,8 @@ public:
         rig_.world().run_for(5'000);
         serve(reach);
     }
-    /// Requires that the listener accepts another connection. Its addresses differ, because the input may have used the numbers
-    /// that the peer would use next.
+    /// Requires that the listener accepts another connection. The new connection uses other addresses than the first one,
+    /// because the input may have used the numbers that the peer would use next.
     void end(Reach& reach) {
         rig_.world().net().set_script({});
         for (int i = 0; i < 3; ++i) {

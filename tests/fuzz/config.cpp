@@ -35,7 +35,8 @@ void insert(toml::table& table, const Option& o, const Value& value) {
     std::visit(put, value);
 }
 
-/// Returns a file with all keys, except keys of devices that the configuration does not give.
+/// Returns a configuration file with all keys. The section of a device has only the keys that the configuration gives
+/// for this device.
 std::string print(const Config& c) {
     toml::table root;
     toml::array devices;

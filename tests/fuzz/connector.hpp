@@ -24,7 +24,7 @@ public:
     uint32_t listen(const Gid& address, uint32_t space = kTcp);
     /// Creates an id with a route from `own` to `peer` and kPort.
     uint32_t resolve(const Gid& own, const sim::Peer& peer, uint32_t space = kTcp);
-    /// Sends a REQ or SIDR_REQ, or the answer to one.
+    /// Sends a REQ or SIDR_REQ, or accepts such a request.
     int connect(abi::Op op, uint32_t id, uint32_t qpn);
     /// Returns the next event. Lets time pass until there is one.
     abi::CmEventReply event();

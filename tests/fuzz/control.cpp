@@ -1,5 +1,6 @@
-// Control messages of a hostile client with two sessions, against a conductor with a running engine. Every reply must be well
-// formed. After the end of the sessions, nothing may be left of them, and the objects of a bystander must work.
+// Control messages of a hostile client with two sessions to a conductor (rocid's control thread) with a running engine. Every
+// reply must be well formed. After the end of the sessions, none of their objects may be left, and the objects of a bystander
+// (rig.hpp) must work.
 #include <cstring>
 
 #include "abi/op_names.hpp"
@@ -79,8 +80,8 @@ private:
         }
     }
 
-    /// Creates the descriptors of a packet. The low two bits of `form` are their number, the next two bits their kind: memory of
-    /// the client, short memory, a chunk for queues, and a number that is no descriptor.
+    /// Creates the descriptors of a packet. The low two bits of `form` are the number of descriptors. The next two bits select
+    /// their kind: memory of the client, memory that is too short, a chunk for queues, or a number that is no descriptor.
     std::vector<int> descriptors(uint8_t form, std::span<const std::byte> packet) {
         std::vector<int> fds;
         auto& platform = rig_.host().platform();

@@ -176,7 +176,7 @@ Bytes connections() {
     return r.bytes;
 }
 
-/// A request that is rejected, and one whose first message arrives before the RTU.
+/// Two connection requests: the first is rejected, and the first message of the second arrives before the RTU.
 Bytes other_connections() {
     Recorder r;
     Connected c{r};

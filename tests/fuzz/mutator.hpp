@@ -1,4 +1,4 @@
-// Mutations of inputs. The same generator gives the same mutations.
+// Mutations of inputs. The same seed of the random generator gives the same mutations.
 #pragma once
 
 #include "target.hpp"

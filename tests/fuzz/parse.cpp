@@ -1,6 +1,6 @@
-// Frames with arbitrary bytes: the parser of frames and of loss reports. The verdict must be known for any bytes. If the verdict
-// is ok or bad_icrc, the payload must be within the frame, all accessors must work, and a frame built from the packet must give
-// the same packet.
+// Passes frames with arbitrary bytes to the parser of frames and to the parser of loss reports. The parser must return one of
+// its defined verdicts. If the verdict is ok or bad_icrc, the payload must be within the frame, all accessors must work, and a
+// frame built from the packet must give the same packet.
 #include <algorithm>
 #include <cstring>
 #include <memory>

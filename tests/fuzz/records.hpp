@@ -1,5 +1,5 @@
-// Inputs that are sequences of records. A record has a kind, the length of its body, and the body. Any bytes are a sequence: the
-// last record may be short.
+// Inputs that are sequences of records. A record has a kind, the length of its body, and the body. Any bytes form a valid
+// sequence, because the last record may be shorter than its length states.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,6 @@
-// The world of the targets that run engines and a conductor: one or two hosts in virtual time with a bystander. The bystander is
-// a user of its own with a connected pair of QPs. After an input, a message between the QPs must still arrive within a limited
-// number of rounds.
+// The world of the targets that run engines and a conductor (rocid's control thread): one or two hosts in virtual time with a
+// bystander. The bystander is a separate user with a connected pair of QPs. After an input, a message between these QPs must
+// still arrive within a limited number of rounds.
 #pragma once
 
 #include "sim/world.hpp"

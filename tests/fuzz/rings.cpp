@@ -144,7 +144,8 @@ private:
         sim::connect(bad_.client, *qps_[pair], peer_.client, *peers_[pair]);
     }
 
-    /// Polls at most one round of the CQ, because the hostile client may have written its entries itself.
+    /// Polls at most as many entries as the CQ can hold. The hostile client may have written entries itself, so polling
+    /// might never end.
     void poll(Reach& reach) {
         peer_.poll();
         for (uint32_t n = 0; n < bad_.cq.ring.depth; ++n) {

@@ -1,5 +1,5 @@
-// A fuzz target: a function that any bytes may be passed to. The deterministic driver (fuzz.cpp) and libFuzzer (libfuzzer.cpp)
-// run the targets of one table.
+// A fuzz target: a function that accepts any bytes as its input. The deterministic driver (fuzz.cpp) and libFuzzer
+// (libfuzzer.cpp) run the targets of one table.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ struct Outcome {
     size_t number;
     std::string name;
 };
-/// Returns outcomes with the numbers 0, 1, 2, …
+/// Returns one outcome per name, numbered from 0.
 std::vector<Outcome> numbered(const std::vector<std::string>& names);
 
 /// The form of a target's inputs, which decides how they are mutated.
@@ -57,7 +57,8 @@ struct Target {
     std::vector<Bytes> (*seeds)();
     /// Returns the outcomes that must occur in a test.
     std::vector<Outcome> (*outcomes)();
-    /// Corrects lengths and checksums after a mutation, so that inputs pass the first checks. nullptr: there are none.
+    /// Corrects lengths and checksums after a mutation, so that inputs pass the first checks. nullptr if inputs have no
+    /// such fields.
     void (*repair)(Bytes&, Rng&);
 };
 

@@ -45,7 +45,7 @@ public:
     uint32_t lkey() const { return to_.mr.lkey; }
 
 private:
-    /// The body is the payload of a message. `more` bytes follow.
+    /// Sends a message. The body of the record is the start of the payload, and `more` bytes of memory follow.
     void message(Fields f) {
         const uint32_t more = f.u16() % 8192;
         const size_t n = std::min<size_t>(f.rest().size(), 4096);

@@ -89,8 +89,8 @@ def problem_with(relative, bracket, path):
     return f'{relative.parent} may not include "{path}" (allowed: {", ".join(sorted(allowed))})'
 
 
-# A file of stack/ must declare its names in the namespace of its folder, of an enclosing folder, or in a namespace
-# within that of its folder.
+# A file of stack/ must declare its names in the namespace of its folder. The namespaces of enclosing folders, and
+# namespaces within the namespace of its folder, are also permitted.
 def problem_with_namespace(relative, namespace):
     folders = relative.parts[1:-1]
     if relative.parts[0] != 'stack':

@@ -10,7 +10,7 @@ namespace roci::sim {
 namespace {
 
 constexpr uint32_t kVictim = 1000, kAttacker = 1001;
-/// Users whose rates are limited: the first in bytes, the second in packets.
+/// Users with a limited rate. The limit of kFewBytes is in bytes, the limit of kFewPackets is in packets.
 constexpr uint32_t kFewBytes = 1002, kFewPackets = 1003;
 constexpr uint64_t kBytesPerSecond = 200'000'000, kPacketsPerSecond = 100'000;
 /// The number of rounds by which a message may take longer than on an idle engine.
@@ -68,8 +68,8 @@ struct Fairness : ::testing::Test {
     struct Rates {  ///< per second
         double bytes, packets;
     };
-    /// Runs `storm` for a twentieth of `duration` as a warm-up, and then for `duration`. Returns the bytes and
-    /// packets per second that the user's QPs of storms on this host send during `duration`.
+    /// Runs `storm` for a twentieth of `duration` as a warm-up, and then for `duration`. Returns the bytes and packets
+    /// per second that the storm QPs (qps_of) of user `uid` on `host` send during `duration`.
     Rates rates_of(uint32_t host, uint32_t uid, const std::function<void()>& storm, Nanos duration = 100'000'000) {
         const auto run = [&](Nanos time) {
             const Nanos end = world.now() + time;

@@ -105,8 +105,8 @@ TEST_F(Reports, ARepeatedPacketIsLostAgainIfMoreThanAFewLaterOnesHaveArrived) {
     EXPECT_TRUE(requests(puppet.listen(10'000)).empty()) << "it is under way again";
 }
 
-// All packets of a burst are lost, so a report contains none of them. The number of packets that the requester
-// repeats per round must grow as without reports.
+// All packets of a burst are lost, so a report contains none of them. The number of packets that the requester repeats
+// per round must grow as it does without reports.
 TEST_F(Reports, ManyPacketsLostAtTheEndOfABurstAreRepairedInFewRounds) {
     join();
     lose_one(40);

@@ -13,7 +13,7 @@ struct Flush : Responder {
         h.flush = fields;
         return h;
     }
-    /// Sends a FLUSH. Expects an empty READ response with this PSN, and returns the MSN of the response.
+    /// Sends a FLUSH. Expects an empty READ response with the PSN of the FLUSH, and returns the MSN of the response.
     uint32_t answered(const wire::TransportHeaders& h) {
         puppet.send(Operation::flush, h);
         const auto got = puppet.listen();

@@ -18,8 +18,8 @@ struct HeldAcks : PairTest {
             return false;
         });
     }
-    /// Passes a message to b and one back, then another message to b. Afterwards b answers messages, and its ACK of the last
-    /// message may wait.
+    /// Passes a message to b, a message back to a, and another message to b. Afterwards the engine of b assumes that b
+    /// answers messages. So its ACK of the last message may wait for the answer.
     void converse() {
         join();
         pass(a, qa, b, qb);

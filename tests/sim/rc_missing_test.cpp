@@ -67,7 +67,8 @@ TEST_F(MissingTest, ANakThatIsKeptIsCountedOnce) {
 }
 
 // The requester waits after an RNR NAK. During the wait a second RNR NAK arrives. After the wait the requester sends
-// all requests again. So responses that it keeps must not show another loss, and must not use up a retry.
+// all requests again. From the responses that it has kept, it must not conclude another loss, and it must not use up a
+// retry for them.
 TEST_F(MissingTest, ASecondRollBackKnowsWhatIsStillToBeSentAgain) {
     path.retry_cnt = 1;
     path.timeout = 0;

@@ -94,7 +94,7 @@ TEST_F(Responder, ReadIsAnsweredAndAnsweredAgain) {
     EXPECT_EQ(tail[0].op(), Operation::read_response_only);
     const auto bytes = bytes_of(3000, 6);
     EXPECT_EQ(tail[0].payload(), std::vector<uint8_t>(bytes.begin() + 2048, bytes.end()));
-    // A new request uses the PSN after those of the response.
+    // The PSN of a new request is the PSN after the last PSN of the response.
     recv(1, 8192, 10);
     send_only(first + 3, 10, 1);
     EXPECT_TRUE(is_ack(answer()));

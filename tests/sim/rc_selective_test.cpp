@@ -21,7 +21,7 @@ struct Selective : PuppetTest {
         puppet.send_ack(psn, 1);
         ASSERT_EQ(a.wait_status(), WcStatus::success);
     }
-    /// Reports the packet as missing and answers nothing to its repair. Waits for the probe, which must follow within `most`.
+    /// Reports the packet as missing and does not acknowledge the repeated packet. Expects a probe within `most`.
     void lose_with_repair(uint32_t psn, uint32_t msn, Nanos most = 1'000'000) {
         puppet.send_ack(psn, msn, kNakSequence);
         ASSERT_EQ(psns(puppet.listen(10'000)), range(psn, 1));
@@ -126,7 +126,7 @@ TEST_F(Selective, ALostTailIsProbedForLongBeforeTheTimeoutAndCostsNoRetry) {
     EXPECT_EQ(mode(), qp::RepeatMode::unknown) << "a probe says nothing about what the peer keeps";
 }
 
-// The peer reports a second loss after the first repair, but this NAK is lost. The peer never repeats a NAK.
+// The peer sends a NAK for a second loss after the first repair, but this NAK is lost. The peer never repeats a NAK.
 TEST_F(Selective, TheAnswerToAProbeReportsThePacketWhoseNakWasLost) {
     join();
     exchange(0x100);
@@ -161,8 +161,8 @@ TEST_F(Selective, ARepairAfterAProbeShowsThatTheRoundTripIsShort) {
     EXPECT_EQ(a.wait_status(), WcStatus::success);
 }
 
-/// The thread of the engine has no CPU when the ACK arrives. After the pause the engine must look at the ACK before the timer,
-/// which is long due.
+/// The thread of the engine has no CPU when the ACK arrives. After the pause the timer for the probe has long expired. The
+/// engine must process the ACK before it handles the timer.
 TEST_F(Selective, AnAckThatArrivesWhileTheEngineHasNoCpuPreventsTheProbe) {
     join();
     exchange(0x100);
@@ -173,7 +173,7 @@ TEST_F(Selective, AnAckThatArrivesWhileTheEngineHasNoCpuPreventsTheProbe) {
     EXPECT_TRUE(puppet.listen(100'000).empty());
 }
 
-/// The same, if the port holds so many frames that a round does not receive the ACK.
+/// As in the previous test, but the port holds so many frames that one round does not receive the ACK.
 TEST_F(Selective, AnAckBehindManyFramesPreventsTheProbe) {
     join();
     exchange(0x100);

@@ -10,7 +10,8 @@ namespace {
 /// The limit of frames that removed QPs send between two rounds of the engine.
 constexpr uint32_t kMost = 64;
 
-/// Returns the frames that host 0 has sent from this QP number, or from any QP if `qpn` is 0. Only datagrams carry the number.
+/// Returns the number of frames that host 0 has sent from the QP `qpn`, or from any QP if `qpn` is 0. Only datagrams contain
+/// the number of the sending QP.
 size_t sent_by(World& world, uint32_t qpn = 0) {
     return size_t(std::ranges::count_if(world.net().capture(), [&](const Sent& s) {
         return s.from == 0 && s.parsed && (qpn == 0 || s.packet.src_qp.value == qpn);
@@ -124,7 +125,7 @@ TEST_F(Removal, ADatagramWithoutItsAddressHandleOrMemoryIsNotSent) {
     expect_arrival(7);
 }
 
-/// A removal does not wait for memory that the owner may delay without limit.
+/// A removed QP does not wait for an access to memory that its owner could delay without limit.
 TEST_F(Removal, ADatagramInSlowMemoryIsNotSent) {
     Mr& slow = a.client.reg_mr(a.pd, 4096, {.slow = true});
     world.host(0).platform().worker(a.client.pid())->stuck = true;
@@ -139,7 +140,8 @@ TEST_F(Removal, ADatagramInSlowMemoryIsNotSent) {
     }
 }
 
-/// The conductor may execute commands for a sleeping engine, but not a removal that must send.
+/// The conductor (rocid's control thread) may execute some commands for a sleeping engine, but not the removal of a QP
+/// that still has requests to send.
 TEST_F(Removal, IsNoQuietCommandIfAMessageIsPosted) {
     engine::Engine& e = world.host(0).engine(0);
     engine::RemoveQp remove{.qp = world.host(0).shared().qps.find(ua.qpn)};
@@ -187,7 +189,7 @@ TEST_F(UcRemoval, ADestroyedQpSendsItsLastMessage) {
 
 struct RcRemoval : PairTest {};
 
-/// The packets leave once. Afterwards no QP is left that could send them again.
+/// The packets are sent only once. Afterwards no QP is left that could send them again.
 TEST_F(RcRemoval, ADestroyedQpSendsItsLastMessageOnce) {
     join();
     b.client.post_recv(qb, 1, {b.sge(0, 4096)});

@@ -19,7 +19,7 @@ struct SlowMemory : PairTest {
     SendWr from(const Mr& mr, WrOpcode op, uint64_t id, uint32_t length, const Mr& to) {
         return {.id = id, .opcode = op, .sges = {in(mr, 0, length)}, .remote_addr = to.address(), .rkey = to.rkey};
     }
-    /// Posts a WRITE whose access by the responder's worker does not end.
+    /// Posts a WRITE. The access to its data by the responder's worker does not end.
     void write_and_stick() {
         join();
         of_b().stuck = true;

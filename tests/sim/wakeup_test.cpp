@@ -1,5 +1,5 @@
-// Tests the doorbell rule with the real engine. The round in which the engine stops polling a queue runs instruction
-// by instruction. The client posts before each of these instructions, one per run. The engine must not miss the
+// Tests the doorbell rule with the real engine. The round in which the engine stops polling a queue runs instruction by
+// instruction. In each run, the client posts before another one of these instructions. The engine must not miss the
 // request. Similarly, a polling thread goes to sleep before each instruction of the round that completes its request,
 // and the engine must wake the thread. The single steps make the test deterministic.
 #include "fixture.hpp"

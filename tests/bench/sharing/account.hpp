@@ -26,7 +26,7 @@ public:
     Account(uint32_t engines, uint64_t warm_up, uint64_t messages) : engines_(engines), warm_up_(warm_up), messages_(messages) {}
     Lines& lines() { return lines_; }
 
-    /// Gives a name to a range of memory. Lines without a name are counted as kUnnamed. They must not move.
+    /// Gives a name to a range of memory. Lines without a name are counted as kUnnamed and must not move.
     void name(const void* from, size_t bytes, const char* structure);
     /// Must be called once per message, when the message is complete.
     void completed();
@@ -35,8 +35,8 @@ public:
 
     /// Returns the moves by structure.
     std::map<std::string, Moves> rows() const;
-    /// Returns the number of false moves plus the number of moves between engines. Both should be 0. If a line has
-    /// both kinds, only the larger of its two numbers is added.
+    /// Returns the number of wrong moves, which should be 0. Wrong moves are false moves and moves between engines. If
+    /// a line has both kinds, only the larger of its two numbers is added.
     uint64_t wrong() const;
     double a_message(uint64_t moves) const { return double(moves) / double(messages_); }
     /// Returns one text per violation of the limits.

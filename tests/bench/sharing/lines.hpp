@@ -61,7 +61,7 @@ public:
     Cost access(uint32_t core, uintptr_t line, uint64_t bytes, Access kind, const void* where);
     /// Resets the numbers of moves to zero.
     void restart();
-    /// Ends all stays, which classifies their moves, and stops counting.
+    /// Ends all stays, classifies their moves, and stops counting.
     void stop();
     const std::unordered_map<uintptr_t, Line>& all() const { return lines_; }
 

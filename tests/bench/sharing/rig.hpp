@@ -1,6 +1,6 @@
 // Runs the real engines, each in the real lcore loop, and programs that use the client's end of the rings. Each engine and each
 // program runs on its own simulated core (cores.hpp). Before the run, rocid's real control thread (the conductor) creates and
-// connects the QPs. Not included are the functions of libibverbs and the kernel.
+// connects the QPs. The run includes neither the functions of libibverbs nor the kernel.
 #pragma once
 
 #include <memory>

@@ -1,8 +1,8 @@
 // Counts the cache lines that move between engines and programs per message, by data structure (account.hpp).
 //   sharing            prints a table
 //   sharing --json     prints figures for `./dev bench`
-// The exit status is 1 in four cases: the model fails its own test, a message fails, a line moves that must not move
-// or moves too often, or an engine writes an object that may share a line with another object (heap.hpp).
+// The exit status is 1 in four cases: the model fails its own test, a message fails, a line moves more often than
+// permitted, or an engine writes an object that may share a line with another object (heap.hpp).
 #include <cstdio>
 #include <exception>
 #include <string_view>
@@ -81,8 +81,8 @@ void report_figures(const Case& c, const Account& account, const Moves& all) {
     bench::report(name + "all", account.a_message(all.all()), "moves/msg");
 }
 
-/// Returns false if a message has failed, or if a line moves that must not move or moves too often. Adds the wrong
-/// moves (Account::wrong) per message to `wrong`.
+/// Returns false if a message has failed, or if a line moves more often than permitted. Adds the wrong moves
+/// (Account::wrong) per message to `wrong`.
 bool measure(const Case& c, bool json, double& wrong) {
     Account account(c.engines, kWarmUp, kCounted);
     Rig rig(c, account);

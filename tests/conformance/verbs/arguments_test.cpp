@@ -107,8 +107,8 @@ bool Stage::works() {
 
 namespace {
 
-/// Compares a result with the result that the row expects of this provider. If Soft-RoCE should differ, prints the
-/// row.
+/// Compares a result with the result that the row expects from this provider. If the row states that Soft-RoCE differs,
+/// prints the row.
 void judge(const Row& row, const Got& got) {
     const std::string name = std::string(row.verb) + ", " + row.what;
     if (elsewhere()) {

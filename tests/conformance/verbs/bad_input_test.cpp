@@ -140,7 +140,7 @@ TEST_F(BadInput, AnSrqsBuffersAreOfItsOwnDomain) {
 // ---- wrong object ---------------------------------------------------------------------------------------------------
 
 /// Handles are small numbers, so objects of two open devices may have the same handle. Nevertheless the library must
-/// refuse an object of another open device.
+/// refuse an object that belongs to another open device.
 TEST_F(BadInput, ObjectsOfAnotherOpenDeviceAreRefused) {
     ASSERT_NE(a->create(), nullptr);
     ASSERT_NE(b->create(), nullptr);

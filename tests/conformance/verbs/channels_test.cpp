@@ -58,8 +58,8 @@ TEST_F(Channels, SolicitedOnlyWaitsForASolicitedMessage) {
     take_event();
 }
 
-// A CQ that is armed for the next completion stays armed for it, even if the program then arms the CQ for solicited
-// completions only (IBA 11.4.2.2).
+// A program arms a CQ for the next completion, and then for solicited completions only. The CQ must stay armed for the
+// next completion (IBA 11.4.2.2).
 TEST_F(Channels, SolicitedOnlyTakesNothingBack) {
     for (uint64_t i = 0; i < 3; ++i) ASSERT_EQ(b->receive(i, 0, 64), 0);
     ASSERT_EQ(ibv_req_notify_cq(b->cq, 0), 0);

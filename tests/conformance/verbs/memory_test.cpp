@@ -41,8 +41,8 @@ TEST_F(Memory, UnmappedMemoryCannotBeRegistered) {
     EXPECT_EQ(errno, EFAULT);
 }
 
-/// Such mappings are registered by programs with LMDB or persistent memory, and by virtual machines with file-backed
-/// memory. If the pages cannot be shared, rocid accesses them by address.
+/// Programs with LMDB or persistent memory register shared mappings of files, and so do virtual machines with
+/// file-backed memory. If the pages cannot be shared with rocid, rocid accesses them by address.
 TEST_F(Memory, ASharedMappingOfARegularFileCanBeRegistered) {
     char path[] = "/var/tmp/roci-regular-XXXXXX";
     const int fd = mkstemp(path);
@@ -64,8 +64,8 @@ TEST_F(Memory, ASharedMappingOfARegularFileCanBeRegistered) {
     close(fd);
 }
 
-/// Tests the stack, initialised and uninitialised data, System V segments, and shared anonymous memory. If memory
-/// cannot be shared, rocid accesses it by address.
+/// Tests memory of the stack, initialised and uninitialised data, System V segments, and shared anonymous memory. If
+/// memory cannot be shared with rocid, rocid accesses it by address.
 TEST_F(Memory, EveryKindOfMemoryCanBeRegistered) {
     static uint8_t data[8192] = {1}, bss[8192];
     uint8_t stack[8192] = {};

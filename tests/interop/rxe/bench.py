@@ -58,8 +58,8 @@ NETS = {
     'tap': Net(US, THEM, f'port = "af_packet"\ninterface = "{TAP}"\n', US['ipv4'], THEM['ipv4']),
     # The guest's kernel has a VLAN interface. rocid adds the VLAN tags itself.
     'vlan': Net(addresses(97, 1), addresses(97, 2), f'port = "af_packet"\ninterface = "{TAP}"\nvlan = {VLAN}\n' + ours(97), US['ipv4'], THEM['ipv4']),
-    # rocid uses a plain UDP socket. It is in the namespace of the tap (udp), or behind a router that has the tap
-    # (routed).
+    # rocid uses a plain UDP socket. The socket is in the namespace of the tap (udp), or behind a router that has the
+    # tap (routed).
     'udp': Net(US, THEM, f'port = "udp"\ninterface = "{TAP}"\n', US['ipv4'], THEM['ipv4']),
     'routed': Net(addresses(96, 1), THEM, 'port = "udp"\ninterface = "far0"\n', addresses(96, 1)['ipv4'], THEM['ipv4']),
     # The guest's NIC is the other end of rocid's port. rocid does not handle TCP, so TCP uses a separate tap.

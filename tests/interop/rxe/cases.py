@@ -82,8 +82,8 @@ def programs():
         for family in ('ipv4', 'ipv6'):
             yield from both_ways(f'ibv_{kind}_pingpong, {family}', f'ibv_{kind}_pingpong -d {{dev}} -g {{gid}} -p {{port}} {options}', to='{side}', family=family,
                                  quick=kind in ('rc', 'srq') and family == 'ipv4')
-    # -o is the number of READs that perftest requests at the same time. The default is the maximum of perftest's own
-    # device as a responder: 128 on Soft-RoCE, 16 on rocid.
+    # -o is the number of READs that perftest requests at the same time. The default of each end is the number of READs
+    # that its own device can serve at the same time: 128 on Soft-RoCE, 16 on rocid.
     perftest = {'send_bw': '-s 4096 -n 500', 'write_bw': '-s 65536 -n 100', 'read_bw': '-o 16 -s 65536 -n 100', 'atomic_bw': '-o 16 -n 200',
                 'send_lat': '-s 64 -n 200', 'write_lat': '-s 64 -n 200', 'read_lat': '-o 16 -s 64 -n 200', 'atomic_lat': '-o 16 -n 200'}
     for what, options in perftest.items():

@@ -6,9 +6,9 @@ from lab import Failure
 # Dissectors that are disabled, because they guess the protocol of an RDMA payload. For example, they take a payload
 # of zeros for RPC-over-RDMA.
 GUESSERS = ('smc', 'smb_direct', 'rpcordma', 'nvme-rdma', 'lnet', 'iser', 'infiniband_sdp', 'fcoib', 'infiniband.eoib')
-# The option for another guess. The dissector takes a payload for an Ethernet frame without addresses if its first two
-# bytes are a known EtherType and bytes 2 and 3 are zero. Of the WRITEs of 2 random bytes, 1 in 471 has such a payload
-# (there are 139 EtherTypes) and would be reported as malformed.
+# The name of a heuristic dissector that is also disabled. It takes a payload for an Ethernet frame without addresses if
+# its first two bytes are a known EtherType and bytes 2 and 3 are zero. There are 139 known EtherTypes. So the dissector
+# would report 1 in 471 WRITEs of 2 random bytes as malformed.
 GUESS_BY_ETHERTYPE = 'eth_over_ib'
 
 FIELDS = ('frame.len', 'ip.dst', 'ipv6.dst', 'ip.version', 'ip.hdr_len', 'ip.dsfield', 'ip.flags', 'ip.ttl', 'ip.checksum.status', 'ipv6.version', 'ipv6.tclass', 'ipv6.flow',

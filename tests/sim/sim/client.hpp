@@ -225,7 +225,8 @@ private:
     std::unordered_map<uint32_t, Qp*> by_qpn_;
 };
 
-/// Moves both QPs to RTS, connected to each other. `b` uses the PSNs of `o` in reverse: its first PSN is o.peer_psn.
+/// Moves both QPs to RTS, connected to each other. The PSNs of `o` apply to `a`. For `b` they are exchanged: the first
+/// PSN of `b` is o.peer_psn.
 void connect(Client& ca, Qp& a, Client& cb, Qp& b, const PathOptions& o = {});
 
 }  // namespace roci::sim

@@ -44,7 +44,7 @@ struct Rule {
     Step from;
     Kind event;
     Step to;
-    /// Legal only if the load is not strict, because then programs disturb attempts, or the network loses many
+    /// Legal only if the load is not strict. In such a load, programs disturb attempts, or the network loses many
     /// frames.
     bool disturbed;
 };

@@ -59,7 +59,8 @@ struct Flow {
 constexpr uint32_t kNearSwitch = 0, kFarSwitch = 1;
 constexpr uint32_t kTcpSender = 1'000'000, kTcpReceiver = 1'000'001;  ///< endpoints of the switches, but not of the Network
 
-/// Bytes; with the IP and TCP headers 4200, which is the Ethernet MTU for a path MTU of 4096.
+/// The number of payload bytes of a TCP segment. With the IP and TCP headers a packet has 4200 bytes, which is the
+/// Ethernet MTU for a path MTU of 4096.
 constexpr uint32_t kTcpSegment = 4148;
 
 /// Returns the link of the TCP endpoints. Its rate is that of the links of the other senders.

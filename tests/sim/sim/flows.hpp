@@ -33,7 +33,8 @@ struct FlowOptions {
     uint32_t spines = 0;  ///< spine switches between the senders' switch and the receiver's; 0: a single switch
     bool by_packet = false;
     std::optional<TcpKind> tcp{};  ///< adds a TCP flow over the same switches; `spines` must not be 0
-    /// Each flow begins at a random time before this time; the TCP flow, or else the first flow, begins at once.
+    /// The TCP flow (if there is none, the first flow) begins at once. Each other flow begins at a random time before
+    /// this time.
     Nanos start_within = 0;
     bool checks = false;  ///< see WorldOptions
 };

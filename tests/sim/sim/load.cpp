@@ -81,7 +81,8 @@ std::vector<Sge> Pool::carve(uint64_t length, uint32_t pieces) {
     return out;
 }
 
-// At most 24 buffers of a pool are in use: at most 16 posted receives, and at most 8 sealed buffers.
+// At most 24 buffers of a pool are in use: at most 16 posted receives, and at most 8 buffers of completed requests
+// (sealed buffers).
 uint64_t pool_bytes(const Plan& plan) { return uint64_t{plan.largest + 128} * 40 + 4096; }
 
 MrOptions memory_options(Rng& rng, uint32_t access) {
@@ -143,8 +144,8 @@ void Inbox::watch_limit(Rng& rng, Host& host) {
         limit = uint32_t(rng.between(1, 4));
         client->set_srq_limit(*srq, limit);
     }
-    // If all receives were used, the limit event must have come with the last receive. The event may also still be
-    // inside the host, because requests of clients run rounds without passing events on.
+    // If all receives were used, the limit event must have come with the last receive. Or the event is still inside the
+    // host, because a request of a client makes the host run rounds without passing events on.
     if (limit != 0 && posted.empty() && !host.has_events()) broken("all of the SRQ was used, and no limit event came");
 }
 

@@ -187,7 +187,7 @@ private:
     std::vector<uint32_t> route(uint32_t from, const std::vector<uint8_t>& bytes) const;
     uint32_t queue_of(const End& end, const std::vector<uint8_t>& bytes);
     void fly(uint32_t from, uint32_t to, Nanos at, std::vector<uint8_t> bytes);
-    /// Lets the frame fly to all endpoints of `to`. May move the bytes out of `s`; they stay at the same address.
+    /// Sends the frame to all endpoints of `to`. May move the bytes out of `s`; the bytes stay at the same address.
     void fly_to(const std::vector<uint32_t>& to, Nanos at, Sent& s);
     void land(uint32_t to, Nanos at, Fabric::Frame frame);
 

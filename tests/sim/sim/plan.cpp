@@ -61,7 +61,8 @@ void choose_faults(Rng& rng, Faults& f) {
     f.starve = maybe(0.3);
 }
 
-/// Uses the number of the seed and no random numbers, so that the traffic of a seed stays the same.
+/// Chooses by the number of the seed, without random numbers. Additional random numbers would change the traffic of
+/// every seed.
 void choose_congestion_control(Plan& p, uint64_t number) {
     p.world.congestion = cc::Policy(number % size_t(cc::Policy::count_));
     number /= size_t(cc::Policy::count_);
@@ -103,7 +104,7 @@ Plan make_plan(Rng& rng, uint64_t seed) {
         p.loads.resize(1);
     }
     p.shared_receive = rng.chance(0.2);
-    // These loads are the last ones in the list, so that the traffic of the other loads stays the same.
+    // These loads are the last ones in the list, so that they do not change the traffic of the other loads.
     if (seed / 3 % 2 == 0) p.loads.push_back(LoadKind::endings);
     if (seed / 6 % 2 == 0) p.loads.push_back(LoadKind::connections);
     return p;

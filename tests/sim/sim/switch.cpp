@@ -85,7 +85,7 @@ uint32_t Switches::distance(uint32_t from, uint32_t to) const {
     return reached[to];
 }
 
-/// Returns the outputs that are on a shortest path from a switch to another one.
+/// Returns the outputs of a switch that are on a shortest path to another switch.
 const std::vector<uint32_t>& Switches::ways(uint32_t from, uint32_t to) {
     const auto [it, added] = ways_.try_emplace({from, to});
     if (!added) return it->second;

@@ -23,9 +23,10 @@ struct Output {
 struct OutputCounters {
     uint64_t frames = 0, bytes = 0, dropped = 0, marked = 0;
     uint32_t peak = 0;  ///< highest number of waiting bytes
-    /// Number of frames by the number of bytes that waited at their arrival, in steps of 1/64 of the buffer.
+    /// A histogram of the fill level of the queue, measured at the arrival of each frame. Element i is the number of
+    /// frames that met i/64 to (i + 1)/64 of the buffer filled.
     std::vector<uint32_t> waiting;
-    /// Returns the 99th percentile of the fill level that frames met at their arrival, as a share of the buffer.
+    /// Returns the 99th percentile of the fill level in `waiting`, as a share of the buffer.
     double p99() const;
 };
 

@@ -67,7 +67,8 @@ public:
         if (rng_.chance(0.5)) inbox_.fill(rng_);
         for (size_t i = 0; i < 4; ++i)
             if (rng_.chance(0.3)) work_on(i);
-        // An error would flush outstanding requests, so none may be outstanding.
+        // The access in try_closed() fails, and its error would flush outstanding requests. So no request may be
+        // outstanding.
         const bool at_rest = owner_steps_.empty() && user_steps_.empty();
         if (ends_badly_ && posted_ >= plan_.messages && at_rest && !doomed_) try_closed();
     }

@@ -90,7 +90,8 @@ public:
     void pause(Nanos until) { paused_until_ = until; }
     /// Pauses the engines at random times. The same seed of the world causes the same pauses.
     void pause_at_random(const Pauses& p);
-    /// Reports to the engines that they slept until `now`. An engine without CPU does not sleep.
+    /// Reports to the engines that they slept from `slept_from` to `now`. Does nothing if the engines had no CPU at
+    /// `slept_from`.
     void wake(Nanos slept_from, Nanos now);
     /// Stops the host. Returns a text about leaks, which is empty if there are none.
     std::string shut_down();

@@ -1,4 +1,4 @@
-// A control socket with a handler that counts, and clients for it.
+// A control socket whose handler counts requests and descriptors, and clients of this socket.
 #pragma once
 
 #include <fcntl.h>

@@ -190,8 +190,8 @@ TEST_F(Platform, APageThatIsMissingInAnArenaPoisonsTheArenaOnly) {
     good.base[0] = std::byte{'g'};
     eventfd_t n;
     eventfd_read(SigbusGuard::instance().event_fd(), &n);
-    // The kernel raises such a SIGBUS if a client has punched a hole into an arena of huge pages and no huge page is
-    // free.
+    // Simulates a SIGBUS. The kernel raises it if a client has punched a hole into an arena of huge pages and no huge
+    // page is free.
     ASSERT_TRUE(SigbusGuard::instance().handle(reinterpret_cast<uintptr_t>(bad.base) + kPage));
     EXPECT_TRUE(platform.is_lost(bad));
     EXPECT_FALSE(platform.is_lost(good));
@@ -258,7 +258,7 @@ TEST_F(Platform, ClientsCanReadTheEnginePageButNotWriteIt) {
 
 // ---- the device page ----
 
-/// A client's read-only mapping of the page.
+/// A client's read-only mapping of the device page.
 struct PageView {
     explicit PageView(int fd) {
         struct stat s {};

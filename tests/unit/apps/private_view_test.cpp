@@ -120,7 +120,7 @@ TEST(PrivateView, a_refused_mount_leaves_the_program_in_its_namespaces) {
     EXPECT_EQ(code, 0);
 }
 
-/// Some programs that start others ignore SIGCHLD, and the started programs inherit this.
+/// Some programs ignore SIGCHLD and start other programs. The started programs inherit that SIGCHLD is ignored.
 TEST(PrivateView, works_if_the_caller_ignores_sigchld) {
     if (exit_code_of([] { return enter_and(our_files_are_there); }) == kNotPermitted)
         GTEST_SKIP() << "this system permits no mount namespace";

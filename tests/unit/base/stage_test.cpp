@@ -40,8 +40,8 @@ TEST(StageClock, AStageWithinItselfIsOneStageEnteredTwice) {
     EXPECT_EQ(tally(c, Stage::copy).entries, 2u);
 }
 
-/// A switch from one stage to another reads the counter, which ends an interval. So each interval contains the cost
-/// of one switch. A stage with n nested stages has n + 1 intervals.
+/// A switch from one stage to another reads the counter. Each reading ends an interval, so each interval contains the
+/// cost of one switch. A stage with n nested stages has n + 1 intervals.
 TEST(StageClock, IntervalsAreWhatSwitchesAreSubtractedBy) {
     constexpr uint64_t kSwitch = 30, kWork = 100;
     StageClock c;

@@ -106,8 +106,8 @@ TEST_F(Delay, OnlyTheShortestSampleOfARoundTripCounts) {
     EXPECT_LT(c.window, grown);
 }
 
-/// Even the shortest round trip is longer than the target. The round trips differ so much that jitter of the hosts
-/// must be the cause, and no queue.
+/// Even the shortest round trip is longer than the target. The round trips differ so much that the cause must be jitter
+/// of the hosts and not a queue.
 TEST_F(Delay, JitterLengthensTheTarget) {
     rounds(6, kEmpty);
     rounds(2, 60'000);

@@ -38,7 +38,7 @@ public:
           }) {}
     ~OtherThread() { thread_.join(); }
     /// Returns true if the call returns, and false as soon as the call waits for a lock. A poll of an empty CQ may
-    /// yield once, so a single yield is no wait.
+    /// yield once, so a single yield does not count as a wait.
     bool gets_in() const {
         const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
         while (!returned_ && yields_ < 10) {

@@ -9,8 +9,8 @@ TEST(CmHostile, ReplayedAndForgedMessagesChangeNothing) {
     World w;
     const auto [a, b] = w.connected();
     const uint32_t remote_of_b = w.b.find(b)->remote_id;
-    // Three messages are forged: the first comes from another address, the second has a wrong ID, and the third has a wrong QPN.
-    // The RTU is a repetition.
+    // Three DREQs are forged: the first comes from another address, the second has a wrong communication ID, and the third has a
+    // wrong QPN. The RTU after them repeats an earlier RTU.
     Dreq dreq;
     dreq.local_comm_id = remote_of_b;
     dreq.remote_comm_id = b;

@@ -95,7 +95,8 @@ TEST_F(CmTest, PortsAreGivenOnceAndComeBackAtOnce) {
     EXPECT_EQ(bind(peer, make_id(peer, peer_channel), address(kGid4, 7000)), 0) << "the program that had it is gone";
 }
 
-// A peer that repeats without limit waits 0.64 ms (code 12) after an RNR NAK, any other peer 655 ms (code 0), as with Linux.
+// As on Linux, the RNR timer depends on the retries of the peer. A peer that repeats without limit waits 0.64 ms (code 12)
+// after an RNR NAK. Any other peer waits 655 ms (code 0).
 TEST_F(CmTest, RnrTimerFollowsThePeersRetries) {
     constexpr uint8_t kShort = 12, kLongest = 0;
     listening(7174);

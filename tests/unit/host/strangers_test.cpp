@@ -180,7 +180,7 @@ TEST_F(SmallShares, EntriesOfACqCountUntilItIsResizedOrDestroyed) {
     EXPECT_TRUE(create(64).says("limit cq_entries: user 1000 has 64 of 100"));
 }
 
-// The number of entries of a CQ is a power of two, so a CQ may have more entries than the request names.
+// The number of entries of a CQ is a power of two, so a CQ may have more entries than requested.
 TEST_F(SmallShares, EntriesOfACqAreCheckedAsTheyAreCounted) {
     const auto create = [&](uint32_t n) { return call(Op::create_cq, abi::CreateCqRequest{n, abi::kNoHandle, 0, 0}); };
     EXPECT_TRUE(create(65).says("limit cq_entries: user 1000 has 0 of 100"));

@@ -210,7 +210,7 @@ TEST_F(UdpDatagrams, AnAckAndTheRequestsBehindItAreOneDatagram) {
     EXPECT_TRUE(got[1].right);
 }
 
-// An echo reply without data has no byte behind the place of a UDP header.
+// An ICMP echo reply without data is as long as a UDP header, so the frame has no byte after that header.
 TEST_F(UdpDatagrams, AFrameThatIsNoUdpJoinsNoDatagram) {
     io::TxFrame f[2];
     ASSERT_EQ(port_->tx_alloc(f, 2), 2u);

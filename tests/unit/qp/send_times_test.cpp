@@ -56,8 +56,8 @@ TEST(SendTimes, APacketThatIsSentAgainIsNotMeasured) {
     EXPECT_EQ(times.take(Psn(4), kStart + 10'000), 7'000u);
 }
 
-/// A peer may answer after several seconds. The list stores only the low bits of a time, which would make such a
-/// round trip short.
+/// A peer may answer after several seconds. The list stores only the low bits of a time. With these bits alone, such a
+/// long round trip would appear short.
 TEST(SendTimes, AVeryLateAckGivesNoSample) {
     constexpr Nanos kWrap = Nanos{1} << 32;
     SendTimes times;

@@ -76,8 +76,8 @@ struct Table {
     std::atomic<Object*> entry{&objects[0]};
 };
 
-/// Two readers use the table while this thread replaces its object. Each reader rests after every `rests`-th round. 0
-/// means never.
+/// Two readers use the table while this thread replaces the object of the table. Each reader rests after every
+/// `rests`-th round. 0 means never.
 void use_while_it_changes(uint32_t rests) {
     constexpr uint64_t kFences = 3000;
     Table table;

@@ -12,7 +12,8 @@ namespace {
 
 constexpr size_t kStack = 128 * 1024;
 
-/// The choices of an execution. The next execution makes the same choices up to the last one that has another possibility.
+/// The choices of an execution. The next execution repeats these choices up to the last choice with an untried
+/// possibility, and there takes the next possibility.
 class Trail {
 public:
     void begin() { at_ = 0; }
@@ -41,8 +42,8 @@ struct Next {
     Access access{};
 };
 
-/// Returns false if the result does not depend on the order of the two operations. Each sequentially consistent operation changes
-/// what the next fence sees.
+/// Returns false if the result does not depend on the order of the two operations. A sequentially consistent operation affects
+/// what a later sequentially consistent fence sees.
 bool depend(const Next& a, const Next& b) {
     if (a.what != Next::What::access || b.what != Next::What::access) return false;
     const bool fences[] = {a.access.kind == Kind::fence, b.access.kind == Kind::fence};
@@ -73,7 +74,8 @@ public:
           fibers_(fibers),
           memory_([this](uint32_t n) { return trail_.choose(n); }, program_.shared, program_.threads.size()) {}
 
-    /// Returns true if the execution is complete, false if it is the same as one that was examined before.
+    /// Returns true if the execution is complete. Returns false if it was stopped, because it is equivalent to an
+    /// execution that was examined before.
     bool go();
 
     size_t thread() const { return running_; }
@@ -83,7 +85,8 @@ public:
         fiber().next = next;
         go_on(fiber().context);
     }
-    /// Waits for the turn of an access. Returns the access, weakened if this run weakens its step.
+    /// Waits until the explorer chooses this access as the next one. Returns the access. Its order is relaxed if
+    /// `weakening_` names its step and kind.
     Access turn(Access a) {
         if (weakening_ && weakening_->kind == a.kind && weakening_->step == memory_.threads[running_].step)
             a.order = int(std::memory_order_relaxed);
@@ -118,11 +121,11 @@ private:
 };
 
 Run* now = nullptr;
-/// True while code of the program runs in one of its threads. The explorer itself may use instrumented functions too, namely
-/// those inline functions of which the linker has kept the instrumented copy.
+/// True while a thread executes code of the program. The explorer may execute instrumented code, too: if the linker has kept
+/// the instrumented copy of an inline function, the explorer also calls this copy.
 bool in_program = false;
 
-/// The explorer's code within a thread of the program.
+/// While an object of this class exists, the thread executes code of the explorer (in_program is false).
 class Outside {
 public:
     Outside() { in_program = false; }
@@ -150,7 +153,8 @@ void Run::begin(size_t t) {
     swapcontext(&main_, &f.context);
 }
 
-/// Goes from the context of a thread, or from the main context, to the next thread. If there is none, goes to the main context.
+/// Switches from the context of a thread, or from the main context, to the next thread. If no thread can continue, switches to
+/// the main context.
 void Run::go_on(ucontext_t& from) {
     ucontext_t* to = &main_;
     if (const auto t = begun_ ? pick() : std::nullopt) {
@@ -168,8 +172,8 @@ bool Run::hopes(size_t t) const {
     return fibers_[t].next.what == Next::What::access;
 }
 
-/// Chooses the next thread. A thread that waits tries again after a change of what its last try has read. If all threads wait,
-/// each of them tries once more with the newest values, because stores become visible in finite time.
+/// Chooses the next thread. A waiting thread tries again after another thread has changed a value that the last try has read.
+/// If all threads wait, each of them tries once more with the newest values, because stores become visible in finite time.
 std::optional<size_t> Run::pick() {
     std::array<size_t, kMostThreads> able{};
     uint32_t count = 0;

@@ -28,7 +28,7 @@ struct Weakening {
 
 struct Program {
     std::vector<std::function<void()>> threads;
-    /// Called after each execution, when all threads have ended or wait without hope. Checks the result by require().
+    /// Called after each execution, when every thread has ended or waits forever. Checks the result by require().
     std::function<void()> at_end;
     /// The shared memory: address and size of each part. Accesses to other memory are not examined.
     std::vector<std::pair<void*, size_t>> shared;
@@ -39,17 +39,17 @@ struct Report {
     std::string bug;          ///< empty if no execution has a bug
 };
 
-/// `make` makes the program anew for each execution. Executions that differ only in the order of independent operations count
-/// once.
+/// Explores all executions of a program. `make` creates the program anew for each execution. Executions that differ only in
+/// the order of independent operations count as one.
 Report explore(const std::function<Program()>& make, const std::optional<Weakening>& weakening = {});
 
 // ---- called by the threads of a program
 
 /// Names the operations that follow in this thread.
 void step(const char* name);
-/// Ends the execution with a bug if the condition is false.
+/// If the condition is false, ends the execution and reports `what` as its bug.
 void require(bool condition, const char* what);
-/// Waits until `done` returns true. A thread that waits without hope ends the execution.
+/// Waits until `done` returns true. The execution ends when every thread has ended or waits forever.
 void until(const std::function<bool()>& done);
 
 // ---- called by hooks.cpp
@@ -60,13 +60,14 @@ struct Access {
     uintptr_t address = 0;
     size_t size = 0;
 };
-/// Returns the new value for an old value, or nothing if nothing is stored.
+/// Returns the new value for an old value. Returns nothing if the operation must store nothing.
 using Change = std::function<std::optional<uint64_t>(uint64_t)>;
 /// Returns true if code of a program runs and the address is in the program's shared memory.
 bool examines(const void* address);
 uint64_t atomic_load(Access access);
 void atomic_store(Access access, uint64_t value);
-/// Reads a value and stores the changed value. If there is none, the order is `order_of_failure`. Returns the old value.
+/// Reads the old value and stores the result of `change`. If `change` returns nothing, stores nothing and uses the order
+/// `order_of_failure`. Returns the old value.
 uint64_t atomic_update(Access access, const Change& change, int order_of_failure);
 void atomic_fence(int order);
 void plain_access(const void* address, size_t size, bool writes);

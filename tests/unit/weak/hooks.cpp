@@ -1,5 +1,5 @@
 // The functions that a compiler calls with -fsanitize=thread (the interface of ThreadSanitizer's run time, which is not linked).
-// Accesses to the shared memory of a program go to the explorer. All others happen as usual.
+// Accesses to the shared memory of a program go to the explorer. All other accesses are executed as usual.
 #include <cstring>
 
 #include "explorer.hpp"
@@ -22,7 +22,7 @@ void store(volatile T* at, T value, int order) {
     atomic_store({Kind::store, order, reinterpret_cast<uintptr_t>(address), sizeof(T)}, value);
 }
 
-/// Reads, and stores change(old). Returns the old value.
+/// Reads the old value and stores change(old), as one atomic operation. Returns the old value.
 template <class T, class Change>
 T update(volatile T* at, int order, Change change) {
     auto* address = const_cast<T*>(at);

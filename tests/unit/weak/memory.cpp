@@ -29,7 +29,8 @@ bool Memory::contains(uintptr_t address) const {
     return std::ranges::any_of(shared_, [&](const auto& s) { return address - reinterpret_cast<uintptr_t>(s.first) < s.second; });
 }
 
-/// Returns the index of a location. The first access creates it with the value that the memory has.
+/// Returns the index of a location. The first access to an address creates its location, with the current value in
+/// memory.
 size_t Memory::at(const Access& a) {
     for (size_t i = 0; i < locations_.size(); ++i)
         if (locations_[i].address == a.address) return i;
@@ -48,15 +49,15 @@ void Memory::join(Knowledge& to, const Knowledge& from, bool clock) const {
     for (size_t t = 0; clock && t < thread_count_; ++t) to.clock[t] = std::max(to.clock[t], from.clock[t]);
 }
 
-/// Returns the rank of the oldest value that the thread may load. A sequentially consistent load sees the last sequentially
-/// consistent operation on the location.
+/// Returns the rank of the oldest value that the thread may load. A sequentially consistent load must not return an older
+/// value than the last sequentially consistent operation on the location.
 uint16_t Memory::oldest(size_t thread, size_t location, int order) const {
     const auto& v = locations_[location].values;
     const uint16_t seen = v[threads[thread].now.view[location]].rank;
     return sequential(order) ? std::max(seen, v[sequential_[location]].rank) : seen;
 }
 
-/// The thread has read a value.
+/// Updates the state of a thread that has read a value.
 void Memory::see(size_t thread, size_t location, uint16_t value, int order) {
     ThreadState& t = threads[thread];
     const Knowledge& carried = locations_[location].values[value].carries;
@@ -78,7 +79,8 @@ uint64_t Memory::load(size_t thread, Access a, bool newest) {
     return locations_[i].values[value].bits;
 }
 
-/// Stores a value at a rank of the modification order. The value of an update also carries what the value before it carries.
+/// Stores a value at a rank of the modification order. The value of an update also carries the knowledge of the value that
+/// the update has read (`after`).
 void Memory::put(size_t thread, size_t location, uint16_t rank, uint64_t bits, int order, const Value* after) {
     Location& l = locations_[location];
     ThreadState& t = threads[thread];
@@ -147,8 +149,8 @@ void Memory::plain(size_t thread, uintptr_t address, size_t size, bool writes) {
     use(thread, address, size, writes ? plain_write : plain_read);
 }
 
-/// Notes the use of each byte; atomic operations note their first byte only. Describes the first use that races with an earlier
-/// use.
+/// Records the use of each byte. Atomic operations record only the use of their first byte. If the use races with an earlier
+/// use, stores a description of the first such race in `race`.
 void Memory::use(size_t thread, uintptr_t address, size_t size, Use use) {
     static constexpr bool kConflicts[kUses][kUses] = {// plain_read plain_write atomic_read atomic_write
                                                       {false, true, false, true},

@@ -18,7 +18,8 @@ namespace roci::weak {
 
 inline constexpr size_t kMostThreads = 4, kMostLocations = 48;  // at most 64 locations: `read` and `news` are sets of bits
 
-/// What a thread knows: the oldest value per location that it may load, and the operations that happened before (a vector clock).
+/// What a thread knows: the oldest value per location that the thread may load, and the earlier operations that happened before
+/// its current operation (a vector clock).
 struct Knowledge {
     std::array<uint16_t, kMostLocations> view{};
     std::array<uint16_t, kMostThreads> clock{};

@@ -21,7 +21,7 @@ int r[4];
 using Threads = std::vector<std::function<void()>>;
 using Outcome = std::vector<int>;
 
-/// Returns each outcome of the program: the first `n` numbers in r.
+/// Returns all outcomes of the program. An outcome consists of the first `n` numbers in r.
 std::set<Outcome> outcomes(const Threads& threads, int n, std::string* bug = nullptr) {
     std::set<Outcome> found;
     const Report report = explore([&] {

@@ -1,6 +1,6 @@
-// The protocols of the shared rings, in every execution that the memory model of C++ permits. Each program runs the code of both
-// ends. A table names the memory orders that the program needs: with each of them weakened to relaxed, the explorer must find a
-// bug.
+// Tests the protocols of the shared rings in every execution that the memory model of C++ permits. Each program runs the code of
+// both ends. A table contains the memory orders that the program needs. If any one of them is weakened to relaxed, the explorer
+// must find a bug.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -29,7 +29,8 @@ void check(const Make& make, const Needed& needed) {
                                             << ": not needed, or the explorer is blind";
 }
 
-/// A descriptor on which a thread sleeps (eventfd). The kernel's lock orders the accesses before a wake-up before those after it.
+/// A model of an eventfd on which a thread sleeps. The kernel's lock orders the accesses before a wake-up before the accesses of
+/// the woken thread.
 struct Bell {
     std::atomic<uint32_t> rung{0};
     void ring() { rung.exchange(1, std::memory_order_acq_rel); }
@@ -39,7 +40,8 @@ struct Bell {
     }
 };
 
-/// futex(2), for one waiting thread. The kernel compares the word and enters the waiting thread in its list under a lock.
+/// A model of futex(2) for one waiting thread. Under a lock, the kernel compares the word and adds the thread to its
+/// list.
 struct Futex {
     std::atomic<uint32_t> locked{0}, woken{0};
     bool waits = false;
@@ -108,7 +110,7 @@ struct World {
         queue.lanes[0].depth = depth;
         queue.channel = 1;
     }
-    /// The doorbell page is examined as far as slot 0 uses it.
+    /// Returns the memory that the explorer examines. Of the doorbell page, this is only the part that slot 0 uses.
     std::vector<std::pair<void*, size_t>> shared() {
         return {{&sq, sizeof sq},         {&cq, sizeof cq},     {&page.summary[0], 8},  {&page.words[0], 8},
                 {&engine, sizeof engine}, {&bell, sizeof bell}, {&futex, sizeof futex}, {&producer.tail, sizeof producer.tail}};
@@ -189,8 +191,8 @@ TEST(WeakMemory, PostedWqesArriveWhole) {
         {{"publish", Kind::store}, {"look", Kind::load}});
 }
 
-/// A program posts in one thread and polls in another. The second WQE uses the slot of the first, and the second entry that of
-/// the first.
+/// A program posts in one thread and polls in another. The second WQE uses the same slot as the first WQE, and the second CQ
+/// entry uses the same slot as the first entry.
 TEST(WeakMemory, SlotsAreReusedAfterTheirLastUse) {
     check(
         [] {
@@ -223,7 +225,7 @@ TEST(WeakMemory, SlotsAreReusedAfterTheirLastUse) {
          {"room", Kind::load}});
 }
 
-/// Nothing but the index of the consumer says that an entry may be overwritten.
+/// Only the index of the consumer shows that an entry may be overwritten.
 TEST(WeakMemory, EntriesAreOverwrittenAfterTheyWerePolled) {
     check(
         [] {
@@ -245,7 +247,7 @@ TEST(WeakMemory, EntriesAreOverwrittenAfterTheyWerePolled) {
 
 namespace {
 
-/// Engine::poll: collects doorbells, and polls the queue until the queue is idle.
+/// Models Engine::poll: collects doorbells, and polls the queue until the queue is idle.
 void poll_queue(bool active, uint32_t& taken) {
     step("collect");
     rings::collect_doorbells(world->page, [&](uint32_t) { active = true; });
@@ -258,7 +260,7 @@ void poll_queue(bool active, uint32_t& taken) {
     }
 }
 
-/// LcoreLoop::nap (pmd_glue/lcore_loop.hpp).
+/// Models LcoreLoop::nap (pmd_glue/lcore_loop.hpp).
 void nap() {
     std::atomic_ref sleeping(world->engine.sleeping);
     step("sleep");
@@ -309,7 +311,7 @@ TEST(WeakMemory, NoCompletionEventIsLost) {
         {{"arm", Kind::fence}, {"notify", Kind::fence}, {"complete", Kind::store}});
 }
 
-/// poller.cpp of libibverbs, and qp::notify and qp::settle of an engine.
+/// Models poller.cpp of libibverbs, and qp::notify and qp::settle of an engine.
 TEST(WeakMemory, NoEntryIsLeftToASleepingPoller) {
     check(
         [] {
@@ -373,7 +375,7 @@ TEST(WeakMemory, ReceivesArriveWhole) {
 
 namespace {
 
-/// An item of a ring whose slots are in memory that the explorer examines.
+/// An item of a SpscRing. The slots of the ring are in `slots`, which the explorer examines.
 struct Item {
     uint64_t value = 0;
     static Item slots[1];
@@ -410,7 +412,8 @@ TEST(WeakMemory, ARingBetweenTwoThreadsDeliversEachItemOnce) {
         {{"push", Kind::store}, {"push", Kind::load}, {"pop", Kind::store}, {"pop", Kind::load}});
 }
 
-/// The conductor removes an entry of a table and frees it after the fence.
+/// A writer, like the conductor (rocid's control thread), removes an entry of a table. It frees the object of the entry
+/// after the fence.
 TEST(WeakMemory, AFenceWaitsForEachReader) {
     struct Shared {
         Epoch epoch;
@@ -454,7 +457,7 @@ TEST(WeakMemory, AFenceWaitsForEachReader) {
         {{"rouse", Kind::update}, {"note", Kind::load}, {"advance", Kind::update}, {"wait", Kind::load}, {"rest", Kind::store}});
 }
 
-/// The first two words of a record are the port's state. Both words of one write are equal.
+/// The first two words of a record contain the port's state. Each write stores the same value in both words.
 TEST(WeakMemory, ARecordOfTheDevicePageIsNeverTorn) {
     struct Part {
         uint64_t first, second;

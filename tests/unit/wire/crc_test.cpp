@@ -158,7 +158,8 @@ TEST(CrcKernel, ChainsAtAnySplit) {
         }
 }
 
-/// A readable page lies between two that cannot be read. The message begins or ends exactly at a border of the readable page.
+/// A readable page lies between two pages that cannot be read. The message begins or ends exactly at a border of the readable
+/// page.
 TEST(CrcKernel, ReadsNothingBeyondTheMessage) {
     const auto page = size_t(sysconf(_SC_PAGESIZE));
     auto* all = static_cast<uint8_t*>(mmap(nullptr, 3 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
@@ -183,8 +184,8 @@ TEST(CrcKernel, ReadsNothingBeyondAnAllocation) {
     }
 }
 
-/// For every length of headers and every alignment of the copied bytes, the CRC is that of the whole message. No other byte is
-/// written.
+/// A kernel copies bytes behind the headers. For every length of the headers and every alignment of the copied bytes, the
+/// kernel must return the CRC of the whole message. It must write no other byte.
 TEST(CrcKernel, CopiesBehindTheHead) {
     constexpr size_t kMost = 4096, kGuard = 64;
     const std::vector<uint8_t> bytes = noise(kMost + kMostHead + 64);

@@ -48,7 +48,8 @@ TEST(IcrcIdentification, FindsEveryIdentificationAgain) {
     for (uint32_t id = 0; id <= 0xffff; ++id) EXPECT_EQ(shift.identification_for(zero ^ icrc_of(packet, uint16_t(id))), id);
 }
 
-/// Only one in 65,536 differences results from an identification.
+/// An ICRC has 2^32 possible differences, an identification 2^16 values. So only one in 65,536 differences can come
+/// from an identification.
 TEST(IcrcIdentification, RefusesDifferencesOfOtherOrigin) {
     std::mt19937 random(3);
     const IcrcShift shift(1080);

@@ -21,7 +21,8 @@ Verdict verdict(const Frame& f) {
     Packet p;
     return parse(f.data(), uint32_t(f.size()), p);
 }
-/// Parses the frame from a heap block of exactly its size, so that the address sanitizer detects any read beyond it.
+/// Parses a copy of the frame in a heap block of exactly the frame's size, so that the address sanitizer detects any
+/// read beyond the frame.
 Verdict verdict_exact(const uint8_t* data, uint32_t length) {
     const std::unique_ptr<uint8_t[]> block(new uint8_t[length]);
     std::memcpy(block.get(), data, length);
@@ -41,8 +42,8 @@ protected:
         if (!ipv6) test::repair_ipv4_checksum(&f[at.l3]);
         test::repair_icrc(f, at.l3, ipv6, ip_header());
     }
-    /// Adds `delta` to the IP and UDP lengths and to the frame. Removes or inserts the bytes before the ICRC, and corrects the
-    /// checksums.
+    /// Adds `delta` to the length of the frame and to its IP and UDP length fields. Removes or inserts the bytes directly
+    /// before the ICRC, and corrects the checksum and the ICRC.
     void resize(Frame& f, int delta) const {
         if (delta < 0) f.erase(f.end() - kIcrcLength + delta, f.end() - kIcrcLength);
         if (delta > 0) f.insert(f.end() - kIcrcLength, size_t(delta), uint8_t{0x5a});
@@ -199,7 +200,7 @@ TEST_P(Parse, WrongIcrcIsRefusedUnlessNotAskedFor) {
     EXPECT_EQ(parse(f.data(), uint32_t(f.size()), p, false), Verdict::ok);
 }
 
-/// parse() refuses a frame with one flipped bit, unless the bit is in a byte that neither the ICRC covers nor parse() checks.
+/// parse() refuses a frame with one flipped bit, unless the ICRC does not cover this bit and parse() does not check it.
 TEST_P(Parse, EveryCoveredBitIsGuarded) {
     const Frame original = good(kWriteOnly, 61);
     const auto in = [](uint32_t v, uint32_t first, uint32_t count) { return v - first < count; };

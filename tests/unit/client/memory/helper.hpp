@@ -1,6 +1,6 @@
 #pragma once
-/// Registers memory and takes the role of rocid: maps the files of the pieces and accesses registered ranges through
-/// these mappings.
+/// Registers memory and takes the role of rocid: maps the files of the pieces (memory::Piece) and accesses registered
+/// ranges through these mappings.
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -27,7 +27,7 @@ uint64_t allocated(const Piece& piece) {
     return static_cast<uint64_t>(st.st_blocks) * 512;
 }
 
-/// Returns the number of pages of the pieces that are no holes of the files.
+/// Returns the number of pages of the pieces for which the files contain data. Holes of the files are not counted.
 uint64_t data_pages(const std::vector<Piece>& pieces) {
     uint64_t count = 0;
     for (const Piece& piece : pieces) {
@@ -97,7 +97,7 @@ uint64_t in_smaps(const char* name, const char* from, size_t bytes) {
 
 constexpr int kCollapse = 25;  ///< MADV_COLLAPSE
 
-/// The numbers of granted and denied requests of this process for a huge page.
+/// The numbers of this process's requests for a huge page that the kernel has granted (`made`) and denied.
 struct Collapses {
     std::atomic<int> made{0}, denied{0};
 } collapses;
@@ -248,8 +248,8 @@ TEST(Adopt, ArenaHeadsAreNotLookedForInUntouchedPages) {
     ::munmap(p, bytes);
 }
 
-// The kernel needs a time in proportion to the walked bytes. A walk to the end per step would make the registration of
-// many touched pages quadratic.
+// A walk takes the kernel a time in proportion to the walked bytes. If each step of a registration walked to the end of
+// the range, the total time would be quadratic.
 TEST(Adopt, TouchedPagesAreWalkedOnce) {
     const size_t bytes = 64 << 20;
     char* p = map_anonymous(bytes);

@@ -1,5 +1,5 @@
-/// Registrations share few files. These tests check which memory has its place in the same file, and the descriptors of the
-/// files.
+/// Many registrations share few files. These tests check which ranges of memory use the same file, and the descriptors of
+/// the files.
 
 #include <dirent.h>
 #include <malloc.h>
@@ -97,8 +97,8 @@ TEST(Files, ScatteredPagesTakeFewDescriptors) {
     ::munmap(p, count * stride);
 }
 
-/// Maps `bytes` at an address that is a multiple of 1 GiB. So the range contains no multiple of the length of a pool file, at
-/// which a file ends and another piece begins.
+/// Maps `bytes` at an address that is a multiple of 1 GiB. A file ends, and another piece begins, at each multiple of the
+/// length of a pool file. The range contains no such address after its start.
 static char* map_aligned(size_t bytes) {
     constexpr size_t kAligned = size_t{1} << 30;
     void* room = ::mmap(nullptr, 2 * kAligned, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
