@@ -1,7 +1,7 @@
 // Repairs a loss. The requester sends only the missing packet again, with an ACK request, and continues to send new packets. A
 // peer that keeps the packets behind a lost packet acknowledges all of them at once. A peer that discards these packets reports
-// the very next packet as missing. The requester then goes back N. For some later losses, the requester goes back N at once. No
-// negotiation is needed, because a requester may repeat any request that is not acknowledged (IBA 9.7.5.1.1).
+// the very next packet as missing. The requester then goes back N, and for the next losses (Repair::go_backs) it goes back N at
+// once. No negotiation is needed, because a requester may repeat any request that is not acknowledged (IBA 9.7.5.1.1).
 //
 // No response reveals the loss of a repaired packet or of the last packet of a burst. Therefore the requester sends the oldest
 // packet again after a few round trips without progress. Such a probe does not count as a retry.

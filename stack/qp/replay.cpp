@@ -1,4 +1,4 @@
-// Schedules the responses to repeated READs, atomics and ATOMIC WRITEs, in PSN order.
+// Schedules the responses to repeated READs, atomics, ATOMIC WRITEs and FLUSHes, in PSN order.
 #include "qp/roles.hpp"
 
 namespace roci::qp {

@@ -104,9 +104,9 @@ void finish_request(Context& ctx, Qp& qp, const wire::Packet& packet, bool good,
 void nak_gap(Context& ctx, Qp& qp);
 
 // ---- replay.cpp
-/// Schedules the responses to a repeated READ, atomic or ATOMIC WRITE, from the requested PSN on. Replays do not count against
-/// max_dest_rd_atomic. A separate limit of the same size applies to replays. A replay beyond this limit is dropped, and the
-/// requester repeats its request.
+/// Schedules the responses to a repeated READ, atomic, ATOMIC WRITE or FLUSH, from the requested PSN on. Replays do not count
+/// against max_dest_rd_atomic. A separate limit of the same size applies to replays. A replay beyond this limit is dropped, and
+/// the requester repeats its request.
 void answer_again(Context& ctx, Qp& qp, ResponderJob job);
 
 // ---- ud.cpp: datagrams
