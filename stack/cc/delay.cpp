@@ -31,7 +31,7 @@ constexpr uint32_t kSwings = 4;                ///< factor of State::swing in th
 /// 4.3).
 constexpr uint32_t kYieldKeeps = 7, kYieldOf = 10;
 
-/// Returns the longest value of State::queue since the QP was idle or, if the QP is contended, since its last cut. Losses at a
+/// Returns the largest value of State::queue since the QP was idle or, if the QP is contended, since its last cut. Losses at a
 /// shorter queue reduce this value.
 uint32_t& longest_queue(State& s) { return s.bytes; }
 bool is_shorter_than_before(State& s) { return s.queue < longest_queue(s) - longest_queue(s) / 4; }
