@@ -26,8 +26,8 @@ struct Reading {
     Nanos time = 0;
 };
 
-/// Reads the TSC and CLOCK_MONOTONIC at nearly the same time. Returns the reading that took the shortest time of several
-/// readings.
+/// Reads the TSC and CLOCK_MONOTONIC at nearly the same time. Makes several such readings and returns the one that took the
+/// shortest time.
 Reading read_both() {
     Reading best;
     uint64_t shortest = ~uint64_t{0};

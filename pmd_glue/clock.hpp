@@ -24,7 +24,7 @@ public:
     Nanos at(uint64_t tsc) const { return base_ + Nanos((static_cast<Uint128>(tsc - base_tsc_) * scale_) >> kShift); }
     bool uses_tsc() const { return scale_ != 0; }
     static Nanos monotonic();
-    /// Returns the difference between nanoseconds since 1970 and a time of this clock.
+    /// Returns the number of nanoseconds that must be added to a time of this clock to obtain nanoseconds since 1970.
     static int64_t to_realtime();
 
 private:

@@ -68,7 +68,8 @@ void free_mbufs(const MbufPool& pool, const Frame* frames, unsigned count) {
                      (setup.hint.empty() ? "" : "; " + setup.hint) + kMore);
 }
 
-/// Verifies that DPDK has loaded its plugin of rings for buffers. Without this check DPDK would report a lack of memory.
+/// Verifies that DPDK has loaded librte_mempool_ring, the plugin that stores the free mbufs of a pool in a ring. Without this
+/// check, DPDK would report a lack of memory.
 void require_ring_plugin() {
     for (unsigned i = 0; i < rte_mempool_ops_table.num_ops; ++i)
         if (std::strcmp(rte_mempool_ops_table.ops[i].name, kPoolRing) == 0) return;

@@ -126,7 +126,7 @@ std::vector<std::string> eal_arguments(const EalOptions& o, bool huge) {
                                   "--lcores=" + lcore_map(o)};
     if (o.pci.empty()) a.push_back("--no-pci");
     for (const std::string& nic : o.pci) a.insert(a.end(), {"-a", nic});
-    // With both sets of options, EAL leaves no files. EAL does not permit --in-memory together with --no-huge.
+    // With the options of either branch below, EAL leaves no files. EAL does not permit --in-memory together with --no-huge.
     if (huge) {
         // With --single-file-segments, all pages are in one file. A virtio_user port passes its memory as files, and vhost
         // accepts at most eight files.
@@ -137,7 +137,7 @@ std::vector<std::string> eal_arguments(const EalOptions& o, bool huge) {
         const uint64_t megabytes = std::max<uint64_t>(64, (2 * o.memory_bytes + (1 << 20) - 1) >> 20);
         a.insert(a.end(), {"--no-huge", "--no-shconf", "-m", std::to_string(megabytes)});
     }
-    // rocid itself reports a NIC that cannot be used.
+    // With PCI devices, EAL prints only critical messages, because rocid itself reports a NIC that cannot be used.
     a.push_back(o.verbose ? "--log-level=*:info" : o.pci.empty() ? "--log-level=*:error" : "--log-level=*:critical");
     return a;
 }

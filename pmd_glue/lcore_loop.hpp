@@ -39,7 +39,8 @@ struct LoopCounters {
     }
 };
 
-/// `EngineT` is engine::Engine, or a fake in tests. `sleeping_for_clients` is the engine's word in the engine page.
+/// `EngineT` is engine::Engine, or a fake in tests. `sleeping_for_clients` is the engine's flag `sleeping` in abi::EnginePage,
+/// which clients read.
 template <class EngineT, class ClockT>
 class LcoreLoop {
 public:
@@ -103,7 +104,8 @@ public:
     const LoopCounters& counters() const { return counters_; }
 
 private:
-    /// Number of rounds without work before a yield while no other thread needs the CPU.
+    /// Largest number of rounds without work before a yield. With `adaptive`, the lcore yields earlier if another thread needs
+    /// the CPU.
     static constexpr uint32_t kMostLooks = 64;
     /// Largest number of commands per round, so that many commands do not delay packets.
     static constexpr uint32_t kMostCommands = 4;

@@ -1,6 +1,6 @@
-// Chooses for how long an idle lcore polls before it sleeps. A wake-up from sleep takes tens of microseconds. Two programs that
-// exchange messages would pay for this wake-up at both engines per message. So after a short sleep, the lcore polls for longer.
-// After a long sleep, it polls for the configured time again.
+// Chooses for how long an idle lcore polls before it sleeps. A wake-up from sleep takes tens of microseconds. If two programs
+// exchange messages, each message would wait for such a wake-up at both engines. So after a short sleep, the lcore polls for
+// longer. After a long sleep, it polls for the configured time again.
 #pragma once
 
 #include <algorithm>

@@ -26,8 +26,8 @@ public:
     }
     /// Returns true if the identification `id` is plausible. The ICRC of the frame is right with `id`, but one of 65,536 corrupt
     /// frames also has such an identification. The function accepts the first identification of a peer. It accepts a later
-    /// identification in a window around the expected one, or below kSegments, or shortly after the last refused identification.
-    /// Stores `id`.
+    /// identification in a window around the expected one, or below kSegments, or less than 1,024 above the last refused
+    /// identification. Stores `id` as the accepted or refused identification of the peer.
     static bool believe(Peer& p, uint16_t id) {
         constexpr uint16_t kAhead = 1024, kBehind = 64, kSegments = 128;
         const auto ahead = uint16_t(id - p.next), behind = uint16_t(p.next - id);

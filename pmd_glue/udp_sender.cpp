@@ -48,10 +48,10 @@ bool same_flow(const uint8_t* a, const uint8_t* b, bool ipv4) {
 bool has(const io::TxFrame& f, uint32_t flag) { return is_udp(f) && wire::opcode_info(f.data[layout_of(f).bth]).has(flag); }
 
 /// Moves an ACK at the front behind the requests that follow it. Only the last segment of a datagram may be shorter than the
-/// other segments, so only behind longer requests the ACK can share their datagram. A program that answers each message then
-/// causes one datagram per answer instead of two. The order of an ACK and a request has no meaning, because the receiver of the
-/// ACK is the peer's requester, and the receiver of the request is the peer's responder. The ACK passes no response, because
-/// responses and ACKs must stay in PSN order (IBA 9.7.5.1.2).
+/// other segments, so the ACK can share a datagram with longer requests only if the ACK follows them. A program that answers each
+/// message then causes one datagram per answer instead of two. The order of an ACK and a request has no meaning, because the
+/// receiver of the ACK is the peer's requester, and the receiver of the request is the peer's responder. The ACK passes no
+/// response, because responses and ACKs must stay in PSN order (IBA 9.7.5.1.2).
 void put_ack_last(io::TxFrame* frames, unsigned count) {
     if (count < 2 || frames[0].length >= frames[1].length || !has(frames[0], wire::kAck)) return;
     unsigned end = 1;
@@ -127,8 +127,8 @@ unsigned UdpSender::most_segments(const Group& g) { return std::min(kSegments, (
 
 /// Returns true if the frame `next`, which is shorter than the frames of the group, should be the last frame of the group. If
 /// further frames have the same length as `next`, they can share the next datagram with `next`. For example, Middle packets are
-/// shorter than a WRITE First, which has a RETH. The function then returns true only if a datagram is saved, because the frames
-/// from `next` on are one more than full datagrams can carry.
+/// shorter than a WRITE First, which has a RETH. The function then returns true only if this saves a datagram: the number of
+/// frames of this length is one more than a multiple of the number that fits into a datagram.
 bool UdpSender::closes(const io::TxFrame* frames, unsigned next, unsigned count, bool ipv4) {
     unsigned end = next + 1;
     while (end < count && frames[end].length == frames[next].length) ++end;

@@ -51,8 +51,8 @@ void set_ipv6(int fd) {
 }
 
 /// Selects the interface for multicast datagrams. Disables the kernel's loopback of multicast datagrams, because the engines
-/// deliver these to the QPs of this rocid. Also disables the reception of groups that other sockets of this host have joined
-/// (ip(7), IP_MULTICAST_ALL), because otherwise each engine would deliver a copy.
+/// themselves deliver sent multicast datagrams to the QPs of this rocid. Also disables the reception of groups that other sockets
+/// of this host have joined (ip(7), IP_MULTICAST_ALL), because otherwise each engine would deliver a copy.
 void set_multicast(int fd, bool ipv4, bool ipv6, int interface_index) {
     const int off = 0;
     ip_mreqn by{};

@@ -115,7 +115,7 @@ void XdpSteering::prepare(const std::string& interface, int index, uint32_t mtu)
     const uint32_t id = attached_program(index);
     if (id == 0) return try_out(interface, index, mtu);
     const std::string name = name_of(id);
-    // A running rocid has attached its program by a bpf_link. This call cannot detach such a program.
+    // bpf_xdp_detach() cannot detach the program of a running rocid, because a bpf_link attaches that program.
     if (name == kProgramName && bpf_xdp_detach(index, 0, nullptr) == 0) return;
     throw StartError("interface '" + interface + "' is taken: it has the XDP program '" + name +
                      (name == kProgramName ? "' of another rocid; give that one's configuration this device too, or stop it"

@@ -37,9 +37,9 @@ struct ServedAddress {
 
 class XdpSteering {
 public:
-    /// Called before DPDK's driver starts. If a rocid has crashed during its start, removes the program that this rocid has left.
-    /// Throws StartError if the interface has another XDP program, or if the kernel or the interface's driver rejects rocid's
-    /// program.
+    /// Called before DPDK's driver starts. If an earlier rocid crashed during its start and left its program attached, removes
+    /// this program. Throws StartError if the interface has another XDP program, or if the kernel or the interface's driver
+    /// rejects rocid's program.
     static void prepare(const std::string& interface, int index, uint32_t mtu);
 
     /// Detaches the program that DPDK's driver has attached for one queue, so that the driver can start the next queue. Throws

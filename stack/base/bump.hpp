@@ -23,8 +23,8 @@ inline constexpr bool kCounted = true;
 #endif
 
 /// Adds `n`. Readers use a relaxed load. The counter has one writer, so no locked instruction is needed. Compilers emit three
-/// instructions for a relaxed load, an addition and a relaxed store. On x86-64 one ADD to memory suffices, because its store of
-/// an aligned word is indivisible.
+/// instructions for a relaxed load, an addition and a relaxed store. On x86-64 one ADD to memory suffices, because the ADD stores
+/// an aligned word indivisibly.
 inline void bump([[maybe_unused]] uint64_t& value, [[maybe_unused]] uint64_t n = 1) {
 #if defined(ROCI_UNCOUNTED)
 #elif defined(__x86_64__) && defined(__GNUC__) && !defined(ROCI_SANITIZED)

@@ -1,6 +1,6 @@
-// Vectors and arrays whose elements share no cache line with any other object. An engine stores in them the data that it reads
-// or writes per message or per round. The heap could place a plain vector or array next to an object that another thread
-// writes.
+// Vectors and arrays whose elements share no cache line with any other object. An engine uses such vectors and arrays for the
+// data that it reads or writes per message or per round. The heap could place a plain vector or array in the same cache line as
+// an object that another thread writes.
 #pragma once
 
 #include <cstddef>

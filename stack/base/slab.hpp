@@ -122,7 +122,7 @@ private:
         if (fresh_ == fresh_end_) use_next_chunk();
         return true;
     }
-    /// Starts to allocate from the next chunk. The blocks of a new chunk are not put on the free list, because the list would
+    /// Starts to allocate from the next chunk. The blocks of a new chunk are not put on the free list, because linking them would
     /// write to all pages of the chunk.
     bool use_next_chunk() {
         if (begun_ == chunks_.size()) return false;

@@ -49,8 +49,8 @@ inline constexpr StageInfo kStageInfo[] = {
 #undef ROCI_STAGE_ROW
 };
 
-/// The counts of one stage. `entries` is the number of ROCI_STAGE blocks. An interval ends when another stage begins or
-/// continues. The cycles of each interval include the cost of one switch between stages.
+/// The counts of one stage. `entries` is the number of ROCI_STAGE blocks that were executed. An interval ends at each switch to
+/// another stage. The cycles of each interval include the cost of one switch.
 struct alignas(32) StageTally {
     uint64_t cycles = 0, intervals = 0, entries = 0;
     double without_switches(double switch_cycles) const { return double(cycles) - double(intervals) * switch_cycles; }

@@ -10,7 +10,7 @@ constexpr uint32_t kShift = 4;                 ///< the weight of one interval i
 constexpr uint32_t kShortest = 10'000;         ///< ns; lower limit of the interval between notifications
 constexpr uint32_t kForgotten = 16 << kShift;  ///< number of intervals without a notification after which alpha is zero
 
-/// Reduces alpha by `intervals` intervals without a notification.
+/// Reduces alpha after `intervals` notification intervals in which no notification arrived.
 void relax(State& s, uint32_t intervals) {
     if (intervals >= kForgotten) s.alpha = 0;
     for (uint32_t n = 0; s.alpha != 0 && n < intervals; ++n) s.alpha -= (s.alpha >> kShift) + 1;

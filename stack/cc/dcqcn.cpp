@@ -78,8 +78,9 @@ void notified_dcqcn(Controller& c, State& s, const Limits& l, Nanos now, uint32_
         s.alpha = 2 * kWhole / l.first_cut;
         s.slow_start = false;
     } else {
-        // Ignores a notification that arrives earlier than the peer may send the next one. Also ignores a notification that
-        // arrives before the last cut can have shortened a queue.
+        // Ignores a notification that arrives within half of notify_every after the last cut, because the peer sends only one
+        // notification per notify_every. Also ignores a notification that arrives within one round trip after the last cut,
+        // because the cut cannot have shortened a queue yet.
         if (uint32_t(now) - s.cut_at < std::max(uint32_t(l.notify_every / 2), round_trip)) return;
         catch_up(s, l, now);
         if (s.rate == 0) return;

@@ -31,21 +31,22 @@ constexpr uint32_t kSwings = 4;                ///< factor of State::swing in th
 /// 4.3).
 constexpr uint32_t kYieldKeeps = 7, kYieldOf = 10;
 
-/// Returns the longest value of State::queue since the QP was idle or, if the QP is contended, since its last cut. Losses at a
+/// Returns the largest value of State::queue since the QP was idle or, if the QP is contended, since its last cut. Losses at a
 /// shorter queue reduce this value.
 uint32_t& longest_queue(State& s) { return s.bytes; }
 bool is_shorter_than_before(State& s) { return s.queue < longest_queue(s) - longest_queue(s) / 4; }
 
-/// Returns the time that is added to the target `base`, because hosts delay packets at random. A small jitter is ignored,
-/// because bursts of other flows also cause a small jitter. The added time is limited. A flow with a wide window measures a
-/// longer jitter than other flows, and with a larger factor this flow would take their share.
+/// Returns the time that is added to the target `base`, because hosts delay packets at random. A small jitter is ignored, because
+/// bursts of other flows also cause a small jitter. The added time and the factor of the jitter are limited: a flow with a wide
+/// window measures a longer jitter than other flows, and without the limits this flow would take a larger share of the link.
 uint32_t jitter_allowance(const State& s, uint32_t base) {
     const uint32_t jitter = s.jitter * kQueueUnit, ignored = base / 10;
     return jitter <= ignored ? 0 : std::min((jitter - ignored) * 3, base / 3 * 2);
 }
 
-/// Returns the time that is added to the target `base`, because hosts have no CPU for long times. A queue near the target cannot
-/// become that much longer and shorter from one round trip to the next.
+/// Returns the time that is added to the target `base`, because hosts have no CPU for long times. A swing (State::swing) of up to
+/// 8 times `base` is ignored. A larger swing is not caused by a queue: the length of a queue near the target cannot change that
+/// much from one round trip to the next.
 uint32_t swing_allowance(const State& s, uint32_t base) {
     const uint32_t swing = s.swing * kQueueUnit, ignored = base * 8;
     return swing <= ignored ? 0 : (swing - ignored) * kSwings;
@@ -61,8 +62,8 @@ uint32_t target(const Controller& c, const State& s, const Limits& l, uint32_t s
     return std::max(base + uint32_t(uint64_t{2} * l.target * kFraction / (kFraction + c.window)), shortest + shortest / 4);
 }
 
-/// Called when round trips stay long although the window shrinks. Marks the QP as contended and restores the window before the
-/// cuts.
+/// Called when round trips stay long although the window shrinks. Marks the QP as contended and restores the window that the QP
+/// had before these reductions.
 void contend(Controller& c, State& s) {
     s.contended = true;
     set_window(c, std::max({uint32_t{c.window}, s.before, kWindowAfterTimeout * kFraction}));
@@ -135,7 +136,8 @@ void collect(Controller& c, State& s, const Limits& l, const Acked& a) {
 
 uint32_t step(const Controller& c, const State& s, const Limits& l, uint32_t packets) {
     if (s.slow_start) return packets * kFraction / 2;
-    // The round trips are long because of the hosts. With small steps, the window would need hundreds of them to grow.
+    // The hosts, not queues, cause the long round trips. With small steps, the growth of the window would take hundreds of round
+    // trips.
     if (swing_allowance(s, uint32_t(l.target)) != 0) return packets * kFraction / 4;
     if (c.window < kFraction) return packets * kStep / 4;
     return packets * kStep * kFraction / c.window;
@@ -177,9 +179,9 @@ void acked_delay(Controller& c, State& s, const Limits& l, const Acked& a) {
 
 namespace {
 
-/// Returns true if a loss probably happened by chance. A loss at a short queue is such a loss. A loss at a short queue also
-/// excuses one later loss at a long queue. Each loss at a short queue reduces the stored length of the longest queue, because
-/// another path may have a smaller buffer.
+/// Returns true if a loss probably happened by chance. This applies to each loss at a short queue. After a loss at a short queue,
+/// one later loss at a long queue is also treated as chance. Each loss at a short queue reduces the stored length of the longest
+/// queue, because another path may have a smaller buffer.
 bool is_chance(State& s) {
     if (is_shorter_than_before(s)) {
         if (s.excused != kMostExcuses) ++s.excused;

@@ -13,7 +13,8 @@ inline constexpr uint32_t kLeastWindow = kFraction / 64;
 inline constexpr uint32_t kLongestPause = 10'000'000;  ///< ns; longest pause between packets if the window is below one packet
 
 // ---- slow_start.cpp: common functions of delay and dcqcn
-/// If the QP was idle, discards its measurements, because they are out of date, and reduces the window to the first window.
+/// If the QP was idle, discards its measurements, because they are out of date, and reduces a larger window to
+/// Limits::first_window.
 void forget_if_idle(Controller& c, State& s, const Limits& l, const Turn& t);
 
 inline void set_window(Controller& c, uint32_t window) { c.window = std::min(window, kFullWindow) & 0xffffff; }

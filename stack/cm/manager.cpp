@@ -1,4 +1,4 @@
-// The calls of owners, the tables of connections, and the timers.
+// The functions that owners call, the tables of connections, and the timers.
 #include "cm/manager.hpp"
 
 #include <algorithm>

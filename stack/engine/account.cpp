@@ -53,8 +53,8 @@ void Engine::Impl::publish_reorder() {
     counters.set(Counter::reorder_held, ctx.reorder->in_use());
 }
 
-/// Called by a round or command that starts at least 1 ms after the last round or command. No round takes so long, so the
-/// kernel has given the CPU to another thread. Counts this time as lost, not as busy.
+/// Called by a round or command that starts at least 1 ms after the last round or command. No round takes so long, so the kernel
+/// has given the CPU to another thread meanwhile. Counts the time since the last round or command as lost, not as busy.
 void Engine::Impl::count_lost(Nanos now) {
     if (now > ctx.now) counters.add(Counter::lost_ns, now - ctx.now);
     busy_from += now - ctx.now;

@@ -1,6 +1,6 @@
 // Commands from the conductor (rocid's control thread) to an engine, one struct per operation. The conductor creates and frees
 // objects. Commands add objects to an engine, change, query or remove them. An engine executes commands in order, between its
-// rounds. The engine sets `error` to 0 or an errno. Comments mark the other fields that the engine sets with "out".
+// rounds. The engine sets `error` to 0 or an errno. The other fields that the engine sets have the comment "out".
 #pragma once
 
 #include <cstdint>

@@ -152,9 +152,10 @@ void Engine::execute(const Command& command, Nanos now, bool asleep) {
     qp::notify_all(impl_->ctx);
 }
 
-/// Drops the references to prefetched QPs and to CQs without QPs, because these QPs and CQs may be freed soon. If such a CQ is
-/// not freed but gets QPs again, this engine's lane (part) of the CQ must be in the state that it has when no list of the engine
-/// contains the CQ. Therefore an event that moderation delays is sent now.
+/// Drops the references to prefetched QPs and to CQs without QPs, because these QPs and CQs may be freed soon. The CQs are
+/// removed from the engine's lists. If such a CQ gets QPs again instead of being freed, the flags of this engine's lane (part) of
+/// the CQ must show that no list contains the CQ. The removal would lose an event that moderation delays, so the event is sent
+/// now.
 void Engine::let_go() {
     Impl& e = *impl_;
     e.pipeline.forget();

@@ -153,7 +153,8 @@ bool Engine::Impl::run_timers(bool all_received) {
     return fired != 0;
 }
 
-/// Receives frames from every port. Sets `all_received` to false if a port may hold more frames. Returns true if there were any.
+/// Receives frames from every port. Sets `all_received` to false if a port may hold more frames. Returns true if any frame was
+/// received.
 [[gnu::always_inline]] inline bool Engine::Impl::receive_all(bool& all_received) {
     bool any = false;
     ctx.unseen = uint32_t(std::min<Nanos>(ctx.now - received_at, UINT32_MAX));
@@ -185,7 +186,7 @@ struct Engine::Impl::Budget {
 };
 
 /// Records the user whose QP has its turn. If QPs of different users have turns within kSharedFor, the next rounds are short.
-/// User 0 has the QPs without a session.
+/// Ignores user 0, which stands for the QPs without a session.
 inline void Engine::Impl::note_user(uint16_t user) {
     if (user == 0) return;
     if (user != last_user) {
@@ -252,14 +253,15 @@ uint32_t Engine::Impl::serve(qp::Qp& qp) {
     return sent;
 }
 
-/// Returns true if a QP that is to be removed can send a posted request. The responses to the READs of a matched rendezvous
-/// would find no QP.
+/// Returns true if a QP that is to be removed can send a posted request now. Returns false for a QP of a tag matching SRQ. Such a
+/// QP sends the READs of rendezvous, whose responses would arrive after the removal of the QP.
 bool Engine::Impl::has_last_requests(const qp::Qp& qp) const { return qp.tags == nullptr && qp::has_requests(ctx, qp); }
 
 /// Sends the posted requests of a QP that is to be removed. A program may post a last message and then destroy the QP or end. A
-/// NIC sends this message, because the post passes it to the NIC. Between two rounds, all removed QPs together send at most
-/// kRoundFrames frames, and at most kSharedRoundCost while several users have turns. If other removals have used up this
-/// budget, the QP sends one frame. The user pays for the frames as for those of a turn.
+/// NIC would still send this message, because posting passes the message to the NIC. Between two rounds, all removed QPs together
+/// send at most kRoundFrames frames, and at most kSharedRoundCost while several users have turns. If other removals have used up
+/// this budget, the QP sends one frame. The frames reduce the user's credit and count for the user's rate, like the frames of a
+/// turn.
 void Engine::Impl::send_last_requests(qp::Qp& qp) {
     if (lent || !has_last_requests(qp)) return;
     note_user(ctx.requesters.user_of(qp));

@@ -103,8 +103,8 @@ struct alignas(64) Engine::Impl {
     void count_busy();
     void change_busy(bool busy);
     void count_sleep(Nanos from, Nanos to);
-    /// Called before `ctx.now` is set to `now`. `ctx.now` is the time of the last round or command, or the end of the last
-    /// sleep. If the interval is too long for a round, counts it as lost time.
+    /// Called before `ctx.now` is set to `now`. `ctx.now` is the time of the last round or command, or the end of the last sleep.
+    /// If the interval from `ctx.now` to `now` is too long for a round, counts the interval as lost time.
     void note_gap(Nanos now) {
         if constexpr (!kCounted) return;
         constexpr Nanos kTaken = 1'000'000;

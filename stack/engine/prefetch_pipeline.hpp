@@ -61,7 +61,8 @@ private:
         __builtin_prefetch(&qp.spec.sq.shared->idle);
         __builtin_prefetch(qp.spec.sq.slot(qp.requester.queue.fetched()));
     }
-    /// Executes one step of the prefetch of a payload: that of the current work request, or of the next one if there is none.
+    /// Executes one step of the prefetch of a payload. The payload is that of the QP's current work request or, if the QP has no
+    /// fetched work request left to send, of the next work request in the client's ring.
     template <uint32_t step>
     void memory(const qp::Qp& qp) const {
         if (!qp.has_work || qp.spec.sq.depth == 0) return;

@@ -207,8 +207,8 @@ bool take_in(Engine::Impl& e, io::HandoverLane& lane) {
 
 }  // namespace
 
-/// Prefetches data for the packet. If many QPs are active, prefetches the QP. If few QPs are active, the QP is already in the
-/// cache. The function then prefetches the responder and, for a SEND, the next receive WQE.
+/// Prefetches data for the packet. If many QPs are active, prefetches the QP. If few QPs are active, the QP is probably in the
+/// cache already, so the function prefetches the responder and, for a SEND, the next receive WQE.
 void Engine::Impl::ask_for_state(const qp::Qp& qp, const wire::Packet& p) const {
     if (crowded()) return qp::prefetch_basics(qp);
     __builtin_prefetch(&qp.responder);

@@ -61,7 +61,7 @@ public:
         }
         return any;
     }
-    /// Returns true if a doorbell of any session may be set.
+    /// Returns true if a doorbell of any session is possibly set.
     bool doorbell_pending() const {
         for (const auto& [id, s] : all_)
             if (rings::doorbell_pending(*s->page)) return true;

@@ -20,7 +20,8 @@ public:
         uint32_t handle, generation;
     };
 
-    /// Returns the place that the next put() will use, because some objects contain their own handle.
+    /// Returns the handle and the generation that the next put() will assign. Some objects contain their own handle, so the
+    /// caller needs these values before put().
     Place next() const {
         if (reuse()) return {free_.front(), slots_[free_.front()].generation};
         return {uint32_t(slots_.size()), 1};

@@ -99,7 +99,7 @@ struct Conductor::State {
         const auto it = sessions.find(session);
         return it == sessions.end() ? nullptr : it->second.get();
     }
-    /// Returns false if the platform has no descriptors. Then -1 is no error.
+    /// Returns true if the platform provides file descriptors. On a platform without descriptors, the value -1 is not an error.
     bool real_descriptors() const { return platform.engine_page_fd() >= 0; }
 };
 using State = Conductor::State;

@@ -3,7 +3,7 @@
 namespace roci::mem {
 namespace {
 
-/// Flags that a bind may have. A local right has no effect on a window, but programs set this right.
+/// Flags that a bind may have. kLocalWrite has no effect on a window, but is permitted, because programs set this flag.
 constexpr uint32_t kBindRights = kRemoteRights | kLocalWrite | kZeroBased;
 
 /// Checks the rules of the two window types. A type 1 window uses the addresses of its region (o10-36.2.2), and a bind of

@@ -9,7 +9,7 @@ void Cache::ask(const Key& key, Entry& e, Nanos now) {
     ++asked_;
     e.due = now + config_.between_tries;
     next_due_ = std::min(next_due_, e.due);
-    // The last solicitation of a check is a broadcast, because another host may have the address now.
+    // The last solicitation of a check is a broadcast (IPv4) or multicast (IPv6), because another host may have the address now.
     const bool one = e.state == State::checking && e.tries < config_.tries;
     questions_.push_back({key, one ? e.mac : MacAddress{}});
 }

@@ -2,9 +2,9 @@
 // verifies old entries. The cache does no I/O: next_question() returns the solicitations. The caller sends each solicitation as a
 // frame or queries the kernel's neighbour table.
 //
-// The number of entries and the number of solicitations per resolution are limited. A full cache first evicts entries without a
-// MAC address, the least recently used entry first, and then the least recently used entry. find() creates entries. A received
-// frame creates an entry only if the caller of heard() sets `worth_an_entry`.
+// The number of entries and the number of solicitations per resolution are limited. A full cache evicts the least recently used
+// entry without a MAC address. If all entries have a MAC address, the cache evicts the least recently used entry. find() creates
+// entries. A received frame creates an entry only if the caller of heard() sets `worth_an_entry`.
 #pragma once
 
 #include <compare>

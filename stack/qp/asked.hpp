@@ -28,7 +28,8 @@ public:
     /// Records that the PSNs of `hole` are requested or sent again now. `next` is the PSN of the next new request. full() must
     /// be false.
     void add(const Hole& hole, Psn next, Nanos now) { add(Part{.hole = hole, .next = next, .at = uint32_t(now)}); }
-    /// Like add(). Some packets with these PSNs may have arrived already, or answers to an earlier request may still arrive.
+    /// Like add(), for PSNs whose packets may have arrived already, or for which answers to an earlier request may still arrive.
+    /// Therefore an arriving packet with such a PSN does not count as an answer to this entry.
     void add_again(const Hole& hole, Psn next, Nanos now) {
         add(Part{.hole = hole, .next = next, .at = uint32_t(now), .again = true});
     }

@@ -20,9 +20,9 @@ void go_on(Context& ctx, Qp& qp) {
     if (qp.has_work || qp.sqd_pending) activate(ctx, qp);
 }
 
-/// Returns the round trip without the time for which the response may have waited for this engine. Such a wait shows no queue of
-/// the network (Kumar et al., Swift, SIGCOMM 2020, separate the delay of hosts, too). The result is not shorter than the shortest
-/// round trip. 0 means that no round trip was measured.
+/// Returns the round trip without the time for which the response may have waited for this engine. Such a wait is not caused by a
+/// queue of the network. Swift (Kumar et al., SIGCOMM 2020) also separates the delay of hosts from the delay of the network. The
+/// result is not shorter than the shortest round trip. 0 means that no round trip was measured.
 uint32_t without_wait(const Context& ctx, const RoundTrip& times, uint32_t sample) {
     constexpr uint32_t kShort = 4096;  // ns; usual time of a round
     if (ctx.unseen <= kShort || sample <= times.shortest()) return sample;
@@ -131,9 +131,9 @@ void implied_nak(Context& ctx, Qp& qp) {
     count(ctx, qp, &EventCounters::implied_naks);
     note(ctx, qp, Happening::response_missing, qp.requester.window.acked());
     Requester& rq = qp.requester;
-    // If the QP keeps no responses behind a missing one, every later response indicates the same loss. The QP then goes back
-    // once and waits for the expected PSN or the timer. If the QP keeps responses, further losses before the next progress
-    // belong to the same retry.
+    // If the QP keeps no responses behind a missing one, every later response indicates the same loss. The QP then goes back to
+    // the missing response only once, and waits for the expected PSN or the timer. If the QP keeps responses, further losses
+    // before the expected response arrives consume no further retry.
     const bool pending = std::exchange(rq.implied_nak_pending, true);
     if (pending && !(qp.keeps_responses && ctx.selective_repeat)) return still_answered(ctx, qp);
     if (!pending && !take_retry(ctx, qp, rq.retries_left, WcStatus::retry_exc_err)) return;
@@ -142,8 +142,9 @@ void implied_nak(Context& ctx, Qp& qp) {
 
 namespace {
 
-/// Measures the round trip of a response that arrives while an earlier response is missing. The response is executed later, and
-/// the time until then shows no queue: TCP, too, measures a segment when it is acknowledged selectively (RFC 8985 6.2).
+/// Measures the round trip of a response that arrives while an earlier response is missing. The response is executed later, but
+/// the time until its execution is not caused by a queue of the network. TCP, too, measures a segment when the segment is
+/// acknowledged selectively (RFC 8985 6.2).
 void measure_early(Context& ctx, Qp& qp, Psn psn) {
     if (cc::rests(qp.requester.congestion)) [[likely]]
         return;

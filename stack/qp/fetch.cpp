@@ -54,7 +54,8 @@ uint32_t packets_for(const Qp& qp, WorkKind kind, uint64_t length) {
     return uint32_t((length + qp.mtu - 1) >> qp.mtu_shift);
 }
 
-/// Distance of the prefetched slot, in slots. The slots are in another core's cache, because the client has written them.
+/// The fetch of a WQE prefetches the slot that is this number of slots ahead in the ring. The slots are in the cache of another
+/// core, because the client has written them.
 constexpr uint32_t kAhead = 4;
 constexpr uint32_t kLine = 64;
 

@@ -36,8 +36,8 @@ uint32_t overtakers(const Reorder& r, Psn end) {
     return uint32_t(std::max(behind, 0)) + uint32_t(r.has_ack);
 }
 
-/// Returns true if responses in [from, end) are missing and were not requested again. PSNs from next() on do not count. After
-/// going back, the requester sends these PSNs again in any case.
+/// Returns true if responses in [from, end) are missing and were not requested again. Ignores PSNs from next() on: the requester
+/// has gone back before these PSNs and sends them again in any case.
 bool any_unasked(const Context& ctx, const Qp& qp, Psn from, Psn end) {
     const Psn next = qp.requester.window.next();
     if (next.distance_from(end) < 0) end = next;

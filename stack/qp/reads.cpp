@@ -19,7 +19,7 @@ ResponderJob read_job(const Context& ctx, const Qp& qp, const wire::Packet& p) {
     return job;
 }
 
-/// Returns the number of READs and atomics that are being answered for the first time.
+/// Returns the number of READs, atomics, ATOMIC WRITEs and FLUSHes that are being answered for the first time.
 uint32_t new_jobs(Responder& rs) {
     uint32_t n = 0;
     for (uint32_t i = 0; i < rs.jobs.count; ++i) n += !rs.jobs.at(i).replay;

@@ -123,8 +123,8 @@ void closed(Context& ctx, Backlog& b) {
 
 bool not_ready(const ReceiveSequence& s) { return s.missing() && aeth_kind(s.nak_syndrome()) == AethKind::rnr_nak; }
 
-/// Returns true if all kept requests are invalid after the executed request. The reason is that the QP will enter ERR, or that
-/// the requester will send all later packets again.
+/// Returns true if all kept requests are invalid after the executed request, because the QP will enter ERR or because the
+/// requester will send all later packets again.
 bool refused(const ReceiveSequence& s) { return s.refused() || not_ready(s); }
 
 /// Schedules a sequence NAK for the gap if one of the limits of Patience is exceeded. Arms the timer.

@@ -1,7 +1,7 @@
 // Repairs a loss. The requester sends only the missing packet again, with an ACK request, and continues to send new packets. A
 // peer that keeps the packets behind a lost packet acknowledges all of them at once. A peer that discards these packets reports
-// the very next packet as missing. The requester then goes back N. For some later losses, the requester goes back N at once. No
-// negotiation is needed, because a requester may repeat any request that is not acknowledged (IBA 9.7.5.1.1).
+// the very next packet as missing. The requester then goes back N, and for the next losses (Repair::go_backs) it goes back N at
+// once. No negotiation is needed, because a requester may repeat any request that is not acknowledged (IBA 9.7.5.1.1).
 //
 // No response reveals the loss of a repaired packet or of the last packet of a burst. Therefore the requester sends the oldest
 // packet again after a few round trips without progress. Such a probe does not count as a retry.
@@ -30,8 +30,8 @@ void begin_repair(Context& ctx, Qp& qp, Cause cause, uint32_t psns) {
     Repair& r = rq.repair;
     const bool probes = r.cause == cause && r.begin == rq.window.acked();
     if (cause == Cause::nak && !probes) qp.repair_time.begin(ctx.now);
-    // If the last repair was answered, the packets that were sent before that repair have left the network. Only newer packets
-    // then count as ahead.
+    // If the last repair was answered, the packets that were sent before that repair have left the network. Then only newer
+    // packets count in `ahead`.
     if (r.cause == Cause::none || r.end.distance_from(rq.window.acked()) <= 0)
         r.ahead = uint16_t(std::min({psn_span(r.highest, rq.window.next()), rq.window.in_flight(), 0xffffu}));
     r.cause = cause;
@@ -195,9 +195,9 @@ void later_request_lost(Context& ctx, Qp& qp, Psn psn) {
 
 namespace {
 
-/// Measures the round trip of a packet that was sent again. A QP that loses a packet of each window measures no other round trip
-/// while the network's queues are short (Karn's algorithm). The sample is unambiguous if a probe preceded the repair: as the
-/// peer was silent for a few round trips before the probe, the first transmission is lost, and not only late.
+/// Measures the round trip of a packet that was sent again. Karn's algorithm excludes such packets, but a QP that loses a packet
+/// of each window gets no other measurement while the network's queues are short. The sample is unambiguous if a probe preceded
+/// the repair: the peer was silent for a few round trips before the probe, so the first transmission was lost and not only late.
 void measure_repair(const Context& ctx, Requester& rq, bool probed) {
     const Repair& r = rq.repair;
     if (r.cause != Cause::nak || !r.after_probe || probed || r.end != r.begin + 1) return;

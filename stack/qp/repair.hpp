@@ -1,5 +1,5 @@
-// The measurements that repair.cpp uses to repair losses early and with few packets. These are round-trip times, and whether
-// the peer keeps packets that arrive behind a lost packet.
+// The measurements that repair.cpp uses to repair losses early and with few packets. The measured values are round-trip times.
+// RepeatMode shows whether the peer keeps packets that arrive behind a lost packet.
 #pragma once
 
 #include <algorithm>
@@ -79,9 +79,9 @@ private:
         }
     }
     static constexpr Nanos kLongest = 1u << 30;  // about one second
-    /// The path may become longer, for example after a link has failed. Then shortest_ must grow again. Only packets behind at
-    /// most kFew others cause growth, because the QP's own packets may be the queue that delays later ones. The growth is slow,
-    /// because other QPs may fill the queue: 1/2^kGrowthShift of the difference per sample.
+    /// The path may become longer, for example after a link has failed. Then shortest_ must grow again. Only packets that were
+    /// sent with at most kFew packets outstanding cause growth, because many packets of the QP may form a queue that delays the
+    /// measured packet. The growth is slow, because other QPs may fill the queue: 1/2^kGrowthShift of the difference per sample.
     static constexpr uint32_t kFew = 4, kGrowthShift = 12;
     static constexpr Nanos kTimeMask = (Nanos{1} << 48) - 1;
 

@@ -1,4 +1,4 @@
-// Schedules the responses to repeated READs, atomics and ATOMIC WRITEs, in PSN order.
+// Schedules the responses to repeated READs, atomics, ATOMIC WRITEs and FLUSHes, in PSN order.
 #include "qp/roles.hpp"
 
 namespace roci::qp {
@@ -15,8 +15,8 @@ Relation relation(const Qp& qp, const ResponderJob& job, const ResponderJob& oth
     const int32_t beyond = end_psn(qp, job).distance_from(end_psn(qp, other));
     const int32_t ahead = job.first.distance_from(other.first + other.sent);
     if (beyond <= 0 && ahead >= 0) return Relation::included;
-    // The other job has already sent the repeated part or the beginning of this part. The part is sent again, then the other
-    // job continues.
+    // The other job has already sent the repeated part, or the beginning of that part. So both jobs are answered: the new job
+    // sends the part again, then the other job continues.
     if (beyond < 0) return Relation::apart;
     return beyond == 0 || ahead <= 0 ? Relation::replaced : Relation::apart;
 }

@@ -225,8 +225,9 @@ struct Begun {
     turn.uncounted = qp.requester.queue.cursor() + uint32_t{last};
 }
 
-/// Called when a packet with an ACK request, or the first packet of a connection, was sent for the first time. Begins the
-/// measurement of a round trip. If one of the first packets is lost, the NAK is an early answer to the first packet.
+/// Begins the measurement of a round trip. Called when a packet was sent for the first time, if the packet has an ACK request or
+/// if no round-trip time is known yet. If one of the first packets of a connection is lost, the NAK acknowledges the earlier
+/// packets, so the measurement ends early.
 void measure(const Context& ctx, Qp& qp, Psn psn) {
     Requester& rq = qp.requester;
     if (!rq.round_trip.timing()) rq.round_trip.begin(psn, ctx.now, rq.window.in_flight());
@@ -287,9 +288,9 @@ void measure(const Context& ctx, Qp& qp, Psn psn) {
     return Step::done;
 }
 
-/// Requests missing responses of one READ or atomic again. If there are none left to request, sends the request again that a
-/// kept NAK reports as missing. A part of a READ may be requested separately, because the peer has answered later packets and
-/// has therefore executed the READ. Otherwise the peer would treat the part as a new, shorter READ.
+/// Requests missing responses of one READ or atomic again. If no missing response is left to request, sends again the request
+/// that a kept NAK reports as missing. A part of a READ may be requested separately, because the peer has answered later packets
+/// and has therefore executed the READ. A peer that had not executed the READ would treat the part as a new, shorter READ.
 Step request_missing(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
     Missing& m = qp.reorder->missing;
@@ -310,7 +311,8 @@ Step request_missing(Context& ctx, Qp& qp) {
     if (step != Step::done) return step;
     m.request = m.request && !request;
     m.asked.add(hole, rq.window.highest_sent(), ctx.now);
-    // The request from the NAK is sent last and may lie before `from`. After this request, no packet is left to be sent again.
+    // The request that the NAK reports is sent last, and its PSN may be before `from`. After this request, no packet is left to
+    // be sent again.
     rq.window.repaired(request ? rq.window.repair_left()
                                : std::min(psn_span(from, hole.first + hole.length), rq.window.repair_left()));
     return step;

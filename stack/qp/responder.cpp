@@ -174,7 +174,8 @@ Placed place_send(Context& ctx, Qp& qp, const wire::Packet& p) {
     return {RequestFault::recv_protection, place_slowly(ctx, qp, SlowRole::request, p, to, part.payload, part.length)};
 }
 
-/// Stores the payload of a WRITE's packet. `grant` permits the packet's range already, or is empty.
+/// Stores the payload of a WRITE's packet. If `grant` is empty, first checks that the peer may access the packet's range.
+/// Otherwise `grant` already permits the access.
 Placed place_write(Context& ctx, Qp& qp, const wire::Packet& p, Grant& grant) {
     Responder& rs = qp.responder;
     const bool last = p.info->has(wire::kLast | wire::kOnly);
@@ -259,8 +260,8 @@ bool ready_to_receive(Context& ctx, Qp& qp, const wire::Packet& p) {
     return fault(ctx, qp, RequestFault::not_allowed), false;
 }
 
-/// Checks a message that starts with this packet, and stores the payload. A WRITE's first packet needs no check of its own,
-/// because its range is a part of the whole WRITE's range.
+/// Stores the payload of a packet. If the packet starts a message, first checks the message. The range of a WRITE's first packet
+/// needs no separate check, because that range is a part of the whole WRITE's range.
 Placed place(Context& ctx, Qp& qp, const wire::Packet& p, bool starts) {
     Grant grant;
     if (starts) {

@@ -104,9 +104,9 @@ void finish_request(Context& ctx, Qp& qp, const wire::Packet& packet, bool good,
 void nak_gap(Context& ctx, Qp& qp);
 
 // ---- replay.cpp
-/// Schedules the responses to a repeated READ, atomic or ATOMIC WRITE, from the requested PSN on. Replays do not count against
-/// max_dest_rd_atomic. A separate limit of the same size applies to replays. A replay beyond this limit is dropped, and the
-/// requester repeats its request.
+/// Schedules the responses to a repeated READ, atomic, ATOMIC WRITE or FLUSH, from the requested PSN on. Replays do not count
+/// against max_dest_rd_atomic. A separate limit of the same size applies to replays. A replay beyond this limit is dropped, and
+/// the requester repeats its request.
 void answer_again(Context& ctx, Qp& qp, ResponderJob job);
 
 // ---- ud.cpp: datagrams
@@ -123,7 +123,7 @@ void finish_datagram(Context& ctx, Qp& qp, const wire::Packet& packet, bool good
 /// responses. Returns the number of packets sent.
 uint32_t send_responses(Context& ctx, Qp& qp, uint32_t quantum);
 bool has_responses(const Qp& qp);
-/// Returns true if an ACK is due and nothing else.
+/// Returns true if the responder must send an ACK and nothing else.
 bool owes_only_ack(const Qp& qp);
 /// Sends a congestion notification packet to the peer (RoCEv2 annex A17.9.3). Returns false if the port accepts no frame; the
 /// next marked frame then causes another notification.

@@ -79,8 +79,9 @@ public:
     RunQueue() { open(0, 0); }
     RunQueue(const RunQueue&) = delete;
 
-    /// Adds a share to a user. `share` and `user` are small numbers. The number of a share is used again after close(), and the
-    /// number of a user after leave(). `rate` limits what the user sends; nullptr means that there is no limit.
+    /// Adds a share to a user. `share` and `user` are indices, so the numbers must be small. The number of a share is used again
+    /// after close(), and the number of a user after leave(). `rate` limits what the user sends; nullptr means that there is no
+    /// limit.
     void open(uint16_t share, uint16_t user, UserRate* rate = nullptr) {
         if (user >= users_.size()) users_.resize(user + 1u);
         if (users_[user] == nullptr) users_[user] = std::make_unique<User>();

@@ -9,8 +9,8 @@ void SendTimes::drop(uint32_t first, uint32_t n) {
     count_ -= n;
 }
 
-/// Removes entries that are too old for a sample. If the newest entry is not older than kLongest, the 32-bit age of every entry
-/// is correct.
+/// Removes entries that are older than kLongest. If even the newest entry is older, removes all entries, because their 32-bit
+/// ages may have wrapped around.
 void SendTimes::forget_old(Nanos now) {
     if (now - newest_ > kLongest) count_ = 0;
     while (count_ != 0 && uint32_t(now) - entries_[0].at > kLongest) drop(0, 1);

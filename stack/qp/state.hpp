@@ -85,8 +85,8 @@ struct RecvWork {
     Srq* srq = nullptr;  ///< SRQ of this receive; nullptr if the receive came from the QP's own queue
 };
 
-/// A READ, atomic or ATOMIC WRITE that is being answered. The job is removed when its last response is sent. A later duplicate of
-/// the request gets a new job (IBA 9.7.5.1.5, C9-150).
+/// A READ, atomic, ATOMIC WRITE or FLUSH that is being answered. The job is removed when its last response is sent. A later
+/// duplicate of the request gets a new job (IBA 9.7.5.1.5, C9-150).
 struct ResponderJob {
     Psn first;          ///< PSN of the first response packet
     uint32_t sent = 0;  ///< number of response packets sent
@@ -109,8 +109,8 @@ struct AtomicResult {
     bool valid() const { return msn.value != kNoMsn; }
 };
 
-/// READs and atomics to be answered, in PSN order. The ring has slots for max_dest_rd_atomic new jobs and the same number of
-/// replays.
+/// The READs, atomics, ATOMIC WRITEs and FLUSHes to be answered, in PSN order. The ring has slots for max_dest_rd_atomic new jobs
+/// and the same number of replays.
 struct JobRing {
     LineArray<ResponderJob> slots;
     uint16_t size = 0, head = 0, count = 0;

@@ -10,7 +10,8 @@
 
 namespace roci::rings {
 
-/// Returns true if a doorbell may be set. Before this call, the caller has set the sleeping flag and executed a full fence.
+/// Returns true if a doorbell is possibly set, and false if no doorbell is set. Before this call, the caller has set the sleeping
+/// flag and executed a full fence.
 inline bool doorbell_pending(abi::DoorbellPage& page) {
     for (uint64_t& word : page.summary)
         if (std::atomic_ref(word).load(std::memory_order_seq_cst) != 0) return true;

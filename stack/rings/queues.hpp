@@ -131,8 +131,9 @@ private:
 enum class PushResult : uint8_t { ok, overrun };
 
 /// Reserves the next entry of an engine's lane, sets `e.seq`, and adds the entry to `out`. Never overwrites an entry that the
-/// client has not polled. If the lane is full, marks the CQ as dead and returns overrun. The caller raises IBV_EVENT_CQ_ERR if
-/// the CQ was not dead before. If the lane is full and ignore_overrun is set, drops the new entry and returns ok.
+/// client has not polled. If the lane is full and ignore_overrun is set, drops the new entry and returns ok. If the lane is full
+/// and ignore_overrun is not set, marks the CQ as dead and returns overrun. Returns overrun for every further entry of a dead CQ.
+/// The caller raises IBV_EVENT_CQ_ERR only if the CQ was not dead before.
 PushResult push(Cq& cq, uint32_t lane, abi::Cqe& e, Completions& out);
 /// Returns the time at which the completion event of this lane is due under moderation (ibv_modify_cq): one period after the
 /// first entry. Returns 0 if the event is due now, because the lane has enough entries or there is no moderation.

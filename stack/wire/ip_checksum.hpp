@@ -6,7 +6,7 @@
 
 namespace roci::wire {
 
-/// Result of the port's check of a received frame's IPv4 header checksum, or of its ICRC.
+/// Result of the port's check of the IPv4 header checksum or of the ICRC of a received frame.
 enum class HeaderChecksum : uint8_t { unknown, right, wrong };
 
 /// Writes the checksum of an IPv4 header without options. Before the call, the checksum field must be zero.

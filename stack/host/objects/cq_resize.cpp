@@ -83,7 +83,8 @@ Outcome resize_cq(Call& c) {
         c.state.engines.barrier_all();
     }
     for (uint32_t e = 0; e < cq->ring.lane_count; ++e) {
-        // The array `entries` of a lane cannot be replaced now, because only commands of this thread replace it.
+        // The pointer `entries` of a lane cannot change during this loop, because only commands of this thread change the
+        // pointer.
         const uint32_t n = queued(cq->ring.lanes[e], in.consumer[e], cq->depth);
         if (n > ring.depth)
             return fail(EINVAL, "CQ {} holds {} entries, more than the requested {}; poll it first", in.handle, n, in.cqe);

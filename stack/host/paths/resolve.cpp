@@ -71,8 +71,8 @@ Outcome resolve_path(State& state, uint32_t device, const abi::AhAttr& av, FlowE
     s.udp_source = own.udp_source != 0 ? own.udp_source : udp_source_port(s.flow_label, ends);
     out.multicast = neighbour::is_multicast(s.dest_gid);
     out.to_itself = !out.multicast && has_gid(own, s.dest_gid);
-    // Some programs, such as ibv_rc_pingpong, set hop limit 1. No router would forward their packets. So a unicast path of a port
-    // with neighbours uses the default hop limit, as with kernel drivers.
+    // Some programs, such as ibv_rc_pingpong, set hop limit 1. No router would forward their packets. So a unicast path uses the
+    // default hop limit, as with kernel drivers, unless the port cannot resolve neighbours.
     if (own.resolver != Resolver::none && !out.multicast) s.hop_limit = kDefaultHopLimit;
     return find_mac(state, device, av, out);
 }

@@ -142,7 +142,8 @@ constexpr Mapping kMappings[] = {
 void on_reply(State& state, CmId& id, CmEvent& out) {
     const cm::Rep& rep = state.cm->manager.find(id.connection)->rep;
     set_reply_param(out.param, rep);
-    // Limits the values of this end to the values of the other end.
+    // Limits the responder resources of this end to the peer's initiator depth, and the initiator depth of this end to the peer's
+    // responder resources.
     id.responder_resources = std::min(id.responder_resources, rep.initiator_depth);
     id.initiator_depth = std::min(id.initiator_depth, rep.responder_resources);
 }

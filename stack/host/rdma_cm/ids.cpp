@@ -94,7 +94,7 @@ Outcome create_id(Call& c) {
     return done();
 }
 
-/// Destroys the ids of a listener's requests that the program has not fetched.
+/// Destroys the ids of the connection requests of a listener, except requests that the program has fetched already.
 void destroy_requests(State& state, uint32_t session, const CmId& listener) {
     CmClient& client = state.cm->client(session);
     std::vector<uint32_t> orphans;
@@ -133,7 +133,8 @@ Outcome destroy_id(Call& c) {
 
 namespace {
 
-/// Moves an id to an event channel. If the id is a listener, also moves the ids of its requests that the program has not fetched.
+/// Moves an id to an event channel. If the id is a listener, also moves the ids of its connection requests, except requests that
+/// the program has fetched already.
 void move_to(CmClient& client, CmId& id, uint32_t channel) {
     const auto move = [&](CmId& moving) {
         --client.channels.find(moving.channel)->ids;

@@ -183,7 +183,7 @@ abi::AhAttr path_to_peer(const State&, const CmId& id);
 Outcome get_event(Call&);
 Outcome write_event(Call&);
 void push_event(State&, uint32_t session, CmId& id, CmEvent event);
-/// Records that further `count` events in the channel's queue belong to destroyed ids.
+/// Records that another `count` events in the channel's queue belong to destroyed ids.
 void forget_events(CmClient&, uint32_t channel, uint32_t count);
 /// Processes received messages and expired timers.
 void service(State&);

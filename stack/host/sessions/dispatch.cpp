@@ -129,7 +129,8 @@ Outcome check_shape(const Call& call, const OpRule& rule, const char* name) {
     if (call.request.size() < rule.min_body) {
         return fail(EINVAL, "{}: body of {} bytes, at least {} are needed", name, call.request.size(), rule.min_body);
     }
-    // A newer client may send additional fields. The value 0 means that the client does not use such a field.
+    // A newer client may send fields that this rocid does not know. Such a field must be 0, which means that the client does not
+    // use the field.
     const auto unknown = rule.known_body == kVariable ? std::span<const std::byte>{} : call.after(rule.known_body);
     if (std::any_of(unknown.begin(), unknown.end(), [](std::byte b) { return b != std::byte{0}; })) {
         return fail(E2BIG, "{}: body has fields beyond byte {} that this rocid does not know; update rocid", name,

@@ -221,7 +221,7 @@ Nanos not_before(const State& state, const Client& who) {
     return bucket != state.rates.end() ? bucket->second.settled() : 0;
 }
 
-/// Without this function, a user with several user ids could fill the tables. A sweep takes time in proportion to the number of
+/// Without this function, a person with several user IDs could fill the tables. A sweep takes time in proportion to the number of
 /// entries. The next sweep follows when this number has doubled, so the average time per new session is constant.
 void forget_idle_users(State& state) {
     constexpr size_t kFew = 64;

@@ -34,8 +34,8 @@ Nanos not_before(const State&, const Client&);
 /// as the user has a session.
 qp::UserRate* rate_of(State&, const Client&);
 
-/// Removes the rates and refusal counts of users without sessions whose rates are unused, as for a new user. Does nothing until
-/// the number of users has doubled since the last removal.
+/// Removes the rates and the counts of refused requests of each user who has no session and whose rates are as unused as those of
+/// a new user. Does nothing until the number of users has doubled since the last removal.
 void forget_idle_users(State&);
 
 /// Returns false if the user already has the maximum number of sessions, if the user would have to wait one second or longer

@@ -20,7 +20,8 @@ namespace {
 using wire::to_text;
 using Json = nlohmann::ordered_json;
 
-/// Largest number of QPs in the status with their engine's data, because snapshots use time of the engines.
+/// Largest number of QPs for which the status contains data of the QP's engine. The number is limited, because snapshots use time
+/// of the engines.
 constexpr size_t kDetailedQps = 1024;
 
 std::string mac_text(const MacAddress& m) { return fmt::format("{:02x}", fmt::join(m.bytes, ":")); }

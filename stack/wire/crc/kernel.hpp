@@ -66,7 +66,7 @@ Choice choose(std::span<const Kernel* const> from, std::string_view wanted);
 /// once, before main().
 const Choice& chosen();
 
-/// The functions of the chosen kernel. Before the choice is made, the functions of the kernel kTable.
+/// The functions of the chosen kernel. Before the choice is made, these are the functions of the kernel kTable.
 extern constinit Crc* crc;
 extern constinit CopyingCrc* copying;
 
