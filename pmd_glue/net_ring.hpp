@@ -20,8 +20,8 @@ public:
 
     uint16_t port_a() const { return port_a_; }
     uint16_t port_b() const { return port_b_; }
-    /// Largest number of frames in a ring. If a ring is full, the sender keeps its frames, so no frame is lost between the
-    /// ethdevs.
+    /// Largest number of frames in a ring. If a ring is full, the ethdev refuses further frames. DpdkPort keeps refused frames
+    /// for some time and tries again.
     static constexpr unsigned kDepth = 2048;
 
 private:

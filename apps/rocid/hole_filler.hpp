@@ -38,8 +38,8 @@ public:
     ~HoleFiller();
     HoleFiller(const HoleFiller&) = delete;
 
-    /// Opens a userfaultfd. Returns false and sets errno if the kernel does not permit userfaultfd (before Linux 5.11, or because
-    /// of a seccomp filter).
+    /// Opens a userfaultfd. Returns false and sets errno if the kernel does not support or permit it (before Linux 5.11, or
+    /// because of a seccomp filter).
     bool open();
     /// Requests SIGBUS for accesses to missing pages of this mapping of shared memory. Returns false if open() has failed, or if
     /// the kernel refuses, for example because the mapping can never be written.

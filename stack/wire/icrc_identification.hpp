@@ -11,7 +11,7 @@
 
 namespace roci::wire {
 
-/// The 16-bit word after the identification (flags and fragment offset) with only the don't-fragment bit set.
+/// The word of the IPv4 header that contains flags and fragment offset, with only the don't-fragment bit set.
 inline constexpr uint16_t kDontFragmentWord = 0x4000;
 
 /// The factors of these computations for one frame length. `covered` is the number of bytes that the ICRC covers, from the IP

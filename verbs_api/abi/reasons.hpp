@@ -16,7 +16,8 @@ namespace roci::abi {
       "the network must carry UDP port 4791 and frames of the path MTU")                                                      \
     X(3, packets_lost, "packets were lost again after every retry", "look at the network, or raise retry_cnt")                \
     X(4, no_receive_posted, "the peer had no receive posted, and all RNR retries are used up",                                \
-      "let the peer post receives before messages arrive, or raise rnr_retry (7: no limit) and its min_rnr_timer")            \
+      "let the peer post receives before messages arrive, raise rnr_retry (7: no limit), or let the peer set a longer "       \
+      "min_rnr_timer")                                                                                                        \
     X(5, peer_refused_access, "the peer refused the access: R_Key, protection domain, right or range is wrong there",         \
       "compare R_Key, address and length with what the peer registered")                                                      \
     X(6, peer_refused_request, "the peer refused the request as invalid",                                                     \

@@ -52,22 +52,26 @@ echo "@@AFTER $after"
 
 TOPOLOGY = r'''
 set -e
-ip netns add a; ip netns add b
-for n in a b; do ip -n $n link set lo up; done
-# Four veth pairs. Soft-RoCE uses v. Both ends of v are in the initial namespace, because Soft-RoCE's UDP socket and routes exist only there. The
-# other pairs connect namespaces a and b: af_packet and TCP use w, af_xdp uses x, and perftest's own TCP uses s.
+for n in a b c d; do ip netns add $n; ip -n $n link set lo up; done
+# Six veth pairs. Soft-RoCE uses v. Both ends of v are in the initial namespace, because Soft-RoCE's UDP socket and routes exist only there.
+# Three pairs connect namespaces a and b: af_packet and TCP use w, af_xdp uses x, and perftest's own TCP uses s. Two pairs connect namespaces
+# c and d: udp uses u, and perftest's own TCP uses t. A rocid with an af_packet port also binds UDP port 4791, hence c and d.
 ip link add va type veth peer name vb
 ip link add wa netns a type veth peer name wb netns b
 ip link add xa netns a type veth peer name xb netns b
 ip link add sa netns a type veth peer name sb netns b
+ip link add uc netns c type veth peer name ud netns d
+ip link add tc netns c type veth peer name td netns d
 ip link show dummy0 >/dev/null 2>&1 || ip link add dummy0 type dummy
 ip link set dummy0 mtu 4200 up; ip address add 10.63.0.1/24 dev dummy0
 for l in va vb; do ip link set $l up; done
 ip address add 10.60.0.1/32 dev va; ip address add 10.60.0.2/32 dev vb
-for p in w:61 x:64 s:62; do
-    l=${p%:*} n=${p#*:}
-    ip -n a link set ${l}a up; ip -n b link set ${l}b up
-    ip -n a address add 10.$n.0.1/24 dev ${l}a; ip -n b address add 10.$n.0.2/24 dev ${l}b
+for p in w:61:a:b x:64:a:b s:62:a:b u:65:c:d t:66:c:d; do
+    IFS=: read l n first second <<END
+$p
+END
+    ip -n $first link set $l$first up; ip -n $second link set $l$second up
+    ip -n $first address add 10.$n.0.1/24 dev $l$first; ip -n $second address add 10.$n.0.2/24 dev $l$second
 done
 # Routes packets between the two ends of v over the veth pair instead of lo.
 for l in va vb all; do echo 1 >/proc/sys/net/ipv4/conf/$l/accept_local; echo 0 >/proc/sys/net/ipv4/conf/$l/rp_filter; done

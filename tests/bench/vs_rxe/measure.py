@@ -119,23 +119,24 @@ class Measurement:
     # ---- 2
 
     def set_mtu(self, mtu, mtu_xdp):
-        self.bench.guest.must(f'for l in va vb; do ip link set $l mtu {mtu}; done; for n in a b; do ip -n $n link set w$n mtu {mtu}; ip -n $n link set x$n mtu {mtu_xdp}; done')
+        self.bench.guest.must(f'for l in va vb; do ip link set $l mtu {mtu}; done; for n in a b; do ip -n $n link set w$n mtu {mtu}; ip -n $n link set x$n mtu {mtu_xdp}; done; '
+                              f'for n in c d; do ip -n $n link set u$n mtu {mtu}; done')
 
     def veth_ends(self, xdp=True):
         ends = {'rxe': End('rxe', ('rxea', 'rxeb'), ('10.60.0.1', '10.60.0.2'))}
-        for kind, letter, net in (('af_packet', 'w', 61), ('af_xdp', 'x', 64)):
-            if kind == 'af_xdp' and not xdp:
+        for kind, letter, net, spaces, perftest_net in (('udp', 'u', 65, 'cd', 66), ('af_packet', 'w', 61, 'ab', 62), ('af_xdp', 'x', 64, 'ab', 62)):
+            if kind not in self.options.kinds or kind == 'af_xdp' and not xdp:
                 continue
             if not self.options.list:
                 try:
-                    for n in 'ab':
+                    for n in spaces:
                         self.bench.rocid(f'{kind}-{n}', '', n, f'[[device]]\nname = "roci0"\nport = "{kind}"\ninterface = "{letter}{n}"')
                 except Failed as why:
                     self.note(f'{kind}: {why}')
                     continue
-            before = [f'/usr/bin/ip netns exec {n} roci run --socket /run/{kind}-{n}.sock --' for n in 'ab']
-            ends[f'roci {kind}'] = End(f'roci {kind}', ('roci0', 'roci0'), (f'10.{net}.0.1', f'10.{net}.0.2'), before[1], before[0], '10.62.0.2',
-                                       (f'{kind}-a', f'{kind}-b'))
+            before = [f'/usr/bin/ip netns exec {n} roci run --socket /run/{kind}-{n}.sock --' for n in spaces]
+            ends[f'roci {kind}'] = End(f'roci {kind}', ('roci0', 'roci0'), (f'10.{net}.0.1', f'10.{net}.0.2'), before[1], before[0], f'10.{perftest_net}.0.2',
+                                       tuple(f'{kind}-{n}' for n in spaces))
         if not self.options.list:
             for end in ends.values():
                 end.find_gids(self.bench)
@@ -148,7 +149,7 @@ class Measurement:
                 self.set_mtu(mtu, mtu_xdp)
             ends = self.veth_ends()
             for path in paths:
-                bw = [ends[k] for k in ('rxe', 'roci af_packet', 'roci af_xdp') if k in ends and (k != 'roci af_xdp' or path <= 2048)]
+                bw = [ends[k] for k in ('rxe', 'roci udp', 'roci af_packet', 'roci af_xdp') if k in ends and (k != 'roci af_xdp' or path <= 2048)]
                 section = f'2 veth {mtu}, path MTU {path}'
                 self.row(section, Row('ib_write_bw 64 KiB', 'ib_write_bw', f'-m {path}', 65536), bw + [ends['tcp']] * (path != 2048))
                 if path != 2048:
@@ -161,22 +162,23 @@ class Measurement:
         if not self.options.list:
             self.set_mtu(4200, 3400)
         ends, base = self.veth_ends(xdp=False), {}
+        links = (('', 'va'), ('', 'vb'), ('-n a', 'wa'), ('-n b', 'wb'), ('-n c', 'uc'), ('-n d', 'ud'))
         run = 'roci run --socket /run/lossy.sock --'
         loop = End('roci loopback, fault', ('roci0', 'roci1'), ('10.77.0.1', '10.77.0.2'), run, run, rocids=('lossy',))
         for percent in (0, 0.1, 1, 3):
             if not self.options.list:
-                for n, link in (('', 'va'), ('', 'vb'), ('-n a', 'wa'), ('-n b', 'wb')):
+                for n, link in links:
                     self.bench.guest.must(f'tc {n} qdisc replace dev {link} root netem limit 10000 loss {percent}%')
                 self.bench.rocid('lossy', f'--loopback --set fault.drop={percent / 100}')
                 loop.find_gids(self.bench)
             row = Row('ib_write_bw 64 KiB', 'ib_write_bw', '-m 4096', 65536, first=40)
-            got = self.row(f'3 loss {percent} %', row, (ends['rxe'], ends['roci af_packet'], loop, ends['tcp']))
+            got = self.row(f'3 loss {percent} %', row, [*(ends[k] for k in ('rxe', 'roci udp', 'roci af_packet') if k in ends), loop, ends['tcp']])
             if got:
                 base = base or got
                 self.rows[-1]['kept'] = {k: (v / base[k] if v and base.get(k) else None) for k, v in got.items()}
                 print('      of its own without loss: ' + ', '.join(f'{k} {v:.3f}' for k, v in self.rows[-1]['kept'].items() if v), flush=True)
         if not self.options.list:
-            self.bench.guest.must('for l in va vb; do tc qdisc del dev $l root; done; tc -n a qdisc del dev wa root; tc -n b qdisc del dev wb root')
+            self.bench.guest.must('; '.join(f'tc {n} qdisc del dev {link} root' for n, link in links))
             self.bench.end_rocid('lossy')
 
     # ---- 4

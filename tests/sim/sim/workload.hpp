@@ -13,7 +13,8 @@ struct WorkloadResult {
     uint64_t messages = 0, frames = 0, lost = 0, virtual_ns = 0, rounds = 0;
 };
 
-/// Runs the world of one seed. If `trace` is true and the world fails, prints the last 400 frames to stderr.
+/// Runs the world of one seed. If `trace` is true and the world fails before its shutdown, prints the
+/// last 400 frames to stderr.
 WorkloadResult run_workload(uint64_t seed, bool trace = false);
 
 }  // namespace roci::sim

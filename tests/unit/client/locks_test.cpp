@@ -37,8 +37,8 @@ public:
               returned_ = true;
           }) {}
     ~OtherThread() { thread_.join(); }
-    /// Returns true if the call returns, and false as soon as the call waits for a lock. A poll of an empty CQ may
-    /// yield once, so a single yield does not count as a wait.
+    /// Returns true if the call returns, and false if the call waits for a lock. Ten yields count as a wait, because a poll of an
+    /// empty CQ may yield once.
     bool gets_in() const {
         const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
         while (!returned_ && yields_ < 10) {
