@@ -48,7 +48,7 @@ static_assert(sizeof(Controller) == 16);
 /// The state of the policies except fixed_window, and of the notifications that a QP sends.
 struct State {
     static constexpr uint8_t kFewSamples = 8;  ///< a QP with fewer samples counts as new
-    uint32_t rate = 0;                         ///< dcqcn: bytes per millisecond; 0: no limit
+    uint32_t rate = 0;                         ///< dcqcn: bytes per millisecond; 0: no limit. delay: see full_window()
     uint32_t before = 0;     ///< dcqcn: the rate to which raises return; delay: the window before the first of `vain_cuts`
     uint32_t alpha = 0;      ///< estimate of the congestion from notifications, in units of 1/kWhole
     uint32_t cut_at = 0;     ///< low bits of the time when the window or the rate was last reduced
@@ -87,6 +87,8 @@ inline uint32_t window(const Controller& c, const Limits& limits) {
     return allowed < limits.max_window ? allowed : limits.max_window;
 }
 inline Nanos not_before(const Controller& c) { return c.not_before; }
+/// Returns the rate that dcqcn permits, in bytes per millisecond. 0: no limit.
+inline uint32_t rate(const Controller& c, const State& s) { return c.policy == Policy::dcqcn ? s.rate : 0; }
 
 /// The argument of on_ack().
 struct Acked {

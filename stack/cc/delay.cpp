@@ -11,6 +11,8 @@
 // do not shrink the window any more, until a round trip shows that the queue is short. If the queue becomes shorter without a
 // cut by this QP, another flow has lost a packet and reduced its window. A contended QP then reduces its window too. Otherwise
 // the QP would take the share that the other flow has given up, because a full queue seldom drops packets of both flows.
+// If the queue becomes empty, the window grows by a half per round trip, as in slow start, up to the window before the last cuts.
+// Otherwise a link whose other flows have ended, or whose packets were lost, would be idle for hundreds of round trips.
 // A loss indicates congestion only if the queue is about as long as the longest measured queue. A shorter queue does not
 // overflow, because the same queue has held more packets before.
 #include "cc/policies.hpp"
@@ -21,7 +23,7 @@ namespace {
 constexpr uint32_t kStep = kFraction / 2;  ///< growth of the window per round trip
 constexpr uint32_t kMostLossCut = 16;      ///< largest divisor of the window for one loss while State::contended is set
 constexpr uint8_t kMostVainCuts = 15;
-constexpr uint8_t kMostExcuses = 15;           ///< limit of State::excused
+constexpr uint8_t kMostExcuses = 3;            ///< limit of State::excused
 constexpr uint32_t kQueueUnit = 64;            ///< ns
 constexpr uint32_t kMostDifference = 1 << 17;  ///< ns; limit of the effect of one sample on State::jitter
 constexpr uint16_t kMostMeasured = 256;        ///< largest number of samples in a round
@@ -34,6 +36,8 @@ constexpr uint32_t kYieldKeeps = 7, kYieldOf = 10;
 /// Returns the largest value of State::queue since the QP was idle or, if the QP is contended, since its last cut. Losses at a
 /// shorter queue reduce this value.
 uint32_t& longest_queue(State& s) { return s.bytes; }
+/// Returns the window that probably fills the link: about the windows before the last cuts. 0: the window was never cut.
+uint32_t& full_window(State& s) { return s.rate; }
 bool is_shorter_than_before(State& s) { return s.queue < longest_queue(s) - longest_queue(s) / 4; }
 
 /// Returns the time that is added to the target `base`, because hosts delay packets at random. A small jitter is ignored, because
@@ -102,7 +106,11 @@ void judge(Controller& c, State& s, const Limits& l, const Acked& a) {
     if (a.sample > (aim + a.shortest) / 2) s.slow_start = false;
     if (!s.crowded) {
         s.vain_cuts = 0;
-        if (a.sample < a.shortest + (aim - a.shortest) / 8) s.contended = false;
+        if (a.sample < a.shortest + (aim - a.shortest) / 8) {  // the queue is empty
+            s.contended = false;
+            if (c.window < full_window(s)) s.slow_start = true;
+        }
+        if (full_window(s) != 0 && c.window >= full_window(s)) s.slow_start = false;
         return;
     }
     if (!again || s.contended || uint32_t(a.now) - s.cut_at < a.smoothed) return;
@@ -153,6 +161,7 @@ void grow(Controller& c, State& s, const Limits& l, const Acked& a) {
 }  // namespace
 
 void cut_delay(Controller& c, State& s, Nanos now, uint32_t to) {
+    full_window(s) = std::max(c.window, (full_window(s) + c.window) / 2);
     set_window(c, std::max(to, kLeastWindow));
     s.cut_at = uint32_t(now);
     s.slow_start = false;

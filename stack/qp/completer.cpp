@@ -38,6 +38,16 @@ void adapt(Context& ctx, Qp& qp, uint32_t packets, uint32_t sample) {
                {ctx.now, packets, before, without_wait(ctx, times, sample), times.smoothed(), times.shortest()});
 }
 
+}  // namespace
+
+void measure_reported(Context& ctx, Qp& qp, Psn newest) {
+    if (cc::rests(qp.requester.congestion)) [[likely]]
+        return;
+    if (const uint32_t sample = qp.send_times.take(newest + 1, ctx.now)) adapt(ctx, qp, 0, sample);
+}
+
+namespace {
+
 /// Called when the PSNs from `before` to acked() were acknowledged. Updates the repair and the congestion controller, resets
 /// the retries, restarts the timers and activates the requester.
 void progressed(Context& ctx, Qp& qp, Psn before) {

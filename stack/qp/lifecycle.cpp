@@ -187,7 +187,7 @@ void snapshot(const Qp& qp, Snapshot& out) {
     out.round_trip = qp.requester.round_trip.smoothed();
     out.policy = qp.requester.congestion.policy;
     out.window = uint16_t(cc::packets(qp.requester.congestion));
-    out.rate = qp.adaptation.rate;
+    out.rate = cc::rate(qp.requester.congestion, qp.adaptation);
     out.send_queued = qp.requester.queue.length();
     out.recv_posted = recv_available(qp);
     out.kept = kept_frames(qp);

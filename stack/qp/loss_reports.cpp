@@ -93,6 +93,7 @@ void take_report(Context& ctx, Qp& qp, const LossReport& report) {
     if (!first && int16_t(uint16_t(report.serial - l.known.serial)) <= 0) return;  // a newer report has overtaken this one
     if (report.base.distance_from(rq.window.acked()) < 0 && !first) return;        // an ACK has overtaken the report
     ctx.reorder->count(&ReorderCounters::reports_used);
+    if (!first && report.newest.distance_from(l.known.newest) > 0) measure_reported(ctx, qp, report.newest);
     const bool moved = report.newest.distance_from(l.known.newest) > 0 || report.base.distance_from(l.known.base) > 0;
     l.peer = Peer::reports;
     l.known = report;

@@ -37,6 +37,7 @@ void begin_repair(Context& ctx, Qp& qp, Cause cause, uint32_t psns) {
     r.cause = cause;
     r.begin = rq.window.acked();
     r.end = r.begin + rq.window.lost();
+    r.is_first = qp.repair_time.is_first(r.begin, r.end);
     r.highest = rq.window.next();
     const SendRecord* last = record_at(rq.queue.oldest(), r.end - 1);
     r.by_response = last != nullptr && needs_response(last->kind);
@@ -196,11 +197,12 @@ void later_request_lost(Context& ctx, Qp& qp, Psn psn) {
 namespace {
 
 /// Measures the round trip of a packet that was sent again. Karn's algorithm excludes such packets, but a QP that loses a packet
-/// of each window gets no other measurement while the network's queues are short. The sample is unambiguous if a probe preceded
-/// the repair: the peer was silent for a few round trips before the probe, so the first transmission was lost and not only late.
+/// of each window gets no other measurement while the network's queues are short. The sample is unambiguous if no earlier repair
+/// sent the packet again and if a probe preceded the repair: the peer was silent for a few round trips before the probe, so the
+/// first transmission was lost and not only late.
 void measure_repair(const Context& ctx, Requester& rq, bool probed) {
     const Repair& r = rq.repair;
-    if (r.cause != Cause::nak || !r.after_probe || probed || r.end != r.begin + 1) return;
+    if (r.cause != Cause::nak || !r.after_probe || !r.is_first || probed || r.end != r.begin + 1) return;
     rq.round_trip.take_repair(uint32_t(ctx.now) - r.sent_at);
 }
 
@@ -228,11 +230,13 @@ void repaired(Context& ctx, Qp& qp, bool probed) {
 
 void observe_repair(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
-    rq.round_trip.end(rq.window.acked(), ctx.now);
     Repair& r = rq.repair;
+    const bool ends = r.cause != Cause::none && rq.window.acked().distance_from(r.end) >= 0;
+    // The ACK of a packet behind the repaired one has waited for the repair.
+    if (ends && !rq.round_trip.times(r.begin)) rq.round_trip.abort();
+    rq.round_trip.end(rq.window.acked(), ctx.now);
     const bool probed = std::exchange(r.probes, uint8_t{0}) != 0;
     const bool all_sent = !rq.window.repair_due();
-    const bool ends = r.cause != Cause::none && rq.window.acked().distance_from(r.end) >= 0;
     if (ends && all_sent) measure_repair(ctx, rq, probed);
     r.after_probe = probed;
     if (ends) repaired(ctx, qp, probed);

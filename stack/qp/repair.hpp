@@ -35,6 +35,8 @@ public:
     /// Cancels the measurement. Called when a packet is sent again, because the acknowledgement could belong to either
     /// transmission.
     void abort() { timing_ = false; }
+    /// Returns true if the packet with this PSN is measured.
+    bool times(Psn psn) const { return timing_ && psn_ == psn; }
     /// Called when all PSNs before `acked` are acknowledged.
     void end(Psn acked, Nanos now) {
         if (!timing_ || acked.distance_from(psn_) <= 0) return;
@@ -101,6 +103,14 @@ public:
     /// Returns the time for a packet behind a whole window of packets in the network's queues, or 0 if not known.
     uint32_t loaded() const { return loaded_; }
     void begin(Nanos now) { began_ = uint32_t(now); }
+    /// Records that packets from `begin` to before `end` are sent again. Returns true if the packet `begin` was not sent again
+    /// before. May return false for a packet that follows a packet which was sent again.
+    bool is_first(Psn begin, Psn end) {
+        const bool first = !repaired_ || begin.distance_from(newest_end_) >= 0;
+        if (first || end.distance_from(newest_end_) > 0) newest_end_ = end;
+        repaired_ = true;
+        return first;
+    }
     /// Called when a report shows that a repeated packet has arrived. `sample` is the time since that packet was sent again,
     /// ns. The packet was behind about a whole window of packets in the network's queues.
     void take(uint32_t sample) {
@@ -118,6 +128,8 @@ public:
 private:
     static constexpr uint64_t kLongest = 1u << 30;
     uint32_t began_ = 0, loaded_ = 0;
+    Psn newest_end_;  ///< the highest `end` of is_first()
+    bool repaired_ = false;
 };
 
 /// The state of the repair in progress, and the results of earlier repairs.
@@ -137,7 +149,8 @@ struct Repair {
     RepeatMode mode = RepeatMode::unknown;
     bool by_response : 1 = false;  ///< only a response can acknowledge the PSN before `end`
     bool after_probe : 1 = false;  ///< the last acknowledgement answered a probe
-    uint8_t creeps : 6 = 0;        ///< number of consecutive repairs after which the next packet was missing too
+    bool is_first : 1 = false;     ///< the packet at `begin` was not sent again before
+    uint8_t creeps : 5 = 0;        ///< number of consecutive repairs after which the next packet was missing too
     uint8_t probes = 0;            ///< number of consecutive probes without progress
     uint8_t go_backs = 0;          ///< number of losses to repair by go-back-N until selective repeat is tried again
     uint8_t trial = 0;             ///< number of failed trials of selective repeat, at most kMostTrials

@@ -79,6 +79,10 @@ void later_request_lost(Context& ctx, Qp& qp, Psn psn);
 /// Called when a loss report arrives. Begins to send the packets that the peer has not received, except packets that were
 /// already sent again.
 void repeat_reported(Context& ctx, Qp& qp);
+/// Called when a loss report shows that the packet `newest` has arrived. Measures the round trip with the packet whose send time
+/// is known and that was sent last before `newest`, or with `newest` itself. A cumulative ACK behind a missing packet comes only
+/// after the repair.
+void measure_reported(Context& ctx, Qp& qp, Psn newest);
 /// Called after an acknowledgement. Ends a measurement of the round trip. If the acknowledgement completes a repair, determines
 /// what the repair shows about the peer.
 void observe_repair(Context& ctx, Qp& qp);

@@ -77,6 +77,26 @@ struct Reports : Responder {
 
 // ---- requester
 
+/// The cumulative ACK comes only after the repair. Without the sample of the report, the QP would take the time of the repair for
+/// a time in queues.
+TEST_F(Reports, AReportMeasuresTheRoundTripOfAPacketBehindAHole) {
+    join();
+    lose_one(40);
+    const auto samples = [&] { return state_of().adaptation.samples; };
+    send(report(0x103, 0x110, {0x103}));  // the first report answers the inquiry
+    puppet.listen(10'000);
+    cc::start(state_of().requester.congestion, state_of().adaptation, {}, cc::Policy::delay, kMtu);
+    state_of().requester.congestion.window = cc::kFullWindow;
+    write(16);  // 0x128 … 0x137
+    const uint32_t before = samples();
+    send(report(0x103, 0x137, {0x103}));
+    puppet.listen(10'000);
+    EXPECT_EQ(samples(), before + 1);
+    send(report(0x103, 0x137, {0x103}));
+    puppet.listen(10'000);
+    EXPECT_EQ(samples(), before + 1) << "nothing newer has arrived";
+}
+
 TEST_F(Reports, AllHolesAreRepairedInOneRoundTrip) {
     join();
     lose_one(40);

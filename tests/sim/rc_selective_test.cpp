@@ -9,6 +9,7 @@ namespace {
 
 struct Selective : PuppetTest {
     qp::RepeatMode mode() { return world.host(0).shared().qps.find(qp.qpn)->requester.repair.mode; }
+    const qp::RoundTrip& times() { return world.host(0).shared().qps.find(qp.qpn)->requester.round_trip; }
     /// Sends one WRITE of `packets` packets.
     void write(uint32_t packets) {
         a.client.post_send(qp, a.rdma(WrOpcode::rdma_write, 1, 0, packets * kMtu, 0x1000, 7));
@@ -159,6 +160,29 @@ TEST_F(Selective, ARepairAfterAProbeShowsThatTheRoundTripIsShort) {
     EXPECT_LT(next->when - repaired, 150'000u);
     puppet.send_ack(0x108, 2);
     EXPECT_EQ(a.wait_status(), WcStatus::success);
+}
+
+/// The peer reports a packet twice, and the packet is sent again twice. The ACK acknowledges the first of the two, so the time
+/// since the second one is not a round trip. A round trip that is too short would make every later packet seem to wait in a
+/// queue.
+TEST_F(Selective, ASecondRepairOfAPacketMeasuresNoRoundTrip) {
+    path.timeout = 18;  // about one second
+    join();
+    write(1);
+    world.run_for(100'000);
+    puppet.send_ack(0x100, 1);
+    ASSERT_EQ(a.wait_status(), WcStatus::success);
+    write(8);
+    lose_with_repair(0x102, 1, 10'000'000);
+    const uint32_t shortest = times().shortest();
+    ASSERT_GT(shortest, 90'000u);
+    puppet.send_ack(0x104, 1, kNakSequence);
+    ASSERT_EQ(psns(puppet.listen(shortest)), range(0x104, 1));
+    puppet.send_ack(0x104, 1, kNakSequence);
+    ASSERT_EQ(psns(puppet.listen(10'000)), range(0x104, 1));
+    puppet.send_ack(0x108, 2);
+    ASSERT_EQ(a.wait_status(), WcStatus::success);
+    EXPECT_EQ(times().shortest(), shortest);
 }
 
 /// The thread of the engine has no CPU when the ACK arrives. After the pause the timer for the probe has long expired. The
