@@ -21,18 +21,29 @@ def plain_udp(quick):
     yield from matrix('udp', (256, 1024, 4096), quick)
     yield from happenings('udp')
     yield 'udp: multicasts of the other host', multicast
+    yield 'udp: multicasts of another program of this host', own_multicast
     yield 'udp: the frames on the wire are RoCEv2: tshark, ICRC', on_the_wire
 
 
 def multicast(net):
     """A program that has joined a multicast group must receive the datagrams that the other host sends to this
     group."""
+    receive_from(net, net.b)
+
+
+def own_multicast(net):
+    """A program that has joined a multicast group must receive the datagrams that another program of the same device
+    sends to this group."""
+    receive_from(net, net.a)
+
+
+def receive_from(net, sender):
     for group, of in (('239.79.0.1', 'ipv4'), ('ff15::79:1', 'ipv6')):
-        words = [f'mckey -m {group} -b {getattr(host, of)} -C 5' for host in (net.a, net.b)]
+        words = [f'mckey -m {group} -b {getattr(host, of)} -C 5' for host in (net.a, sender)]
         receiver = net.a.rdma(words[0])
         try:
             net.wait(lambda: net.a.status()['totals']['cm_groups'] > 0, f'mckey does not join:\n{receiver.output()}')
-            net.b.rdma_once(f'{words[1]} -s')
+            sender.rdma_once(f'{words[1]} -s')
             check(receiver.wait(20) == 0 and 'return status 0' in receiver.output(), receiver.output())
         finally:
             receiver.kill()
