@@ -24,7 +24,8 @@ namespace roci::pmd {
 struct IdlePolicy {
     bool sleeps = true;    ///< false: the lcore never sleeps
     bool adaptive = true;  ///< CpuPace determines when the lcore yields its CPU; false: `share_cpu` determines it
-    /// Time without work after which the lcore sleeps. With `adaptive`, SpinTime makes it up to SpinTime::kMost times as long.
+    /// Time without work after which the lcore sleeps. With `adaptive`, SpinTime makes it up to SpinTime::kMost times as long, or
+    /// longer on a slow processor.
     Nanos spin = 50'000;
     Nanos max_sleep = kNever;
     Nanos look = 200'000;   ///< longest sleep while a waker cannot wake the lcore
@@ -50,7 +51,7 @@ public:
         : engine_(engine),
           clock_(clock),
           policy_(policy),
-          spin_(policy.spin),
+          spin_(policy.spin, Nanos(kSpinCalls * abi::syscall_ns())),
           sleeping_for_clients_(sleeping_for_clients),
           events_(events),
           epoch_(epoch) {}
@@ -107,6 +108,8 @@ private:
     /// Largest number of rounds without work before a yield. With `adaptive`, the lcore yields earlier if another thread needs
     /// the CPU.
     static constexpr uint32_t kMostLooks = 64;
+    /// Lower limit of SpinTime's longest time, as a number of system calls without effect.
+    static constexpr uint64_t kSpinCalls = 1000;
     /// Largest number of commands per round, so that many commands do not delay packets.
     static constexpr uint32_t kMostCommands = 4;
 

@@ -117,7 +117,8 @@ std::vector<Bytes> seeds() {
         all.push_back(bytes_of(f));
         return f;
     };
-    for (const auto& [own, other] : {std::pair{kOwn4, kOther4}, {kOwn6, kOther6}}) {
+    for (const auto& ends : {std::pair{kOwn4, kOther4}, {kOwn6, kOther6}}) {
+        const Gid &own = ends.first, &other = ends.second;  // clang 14 and 15 capture no structured binding
         for (const MacAddress& to : {MacAddress{}, kOtherMac}) {
             const Frame asked = add([&](Frame& f) { real::make_solicitation(f, {kOwnMac, own}, other, to); });
             add([&](Frame& f) { real::make_answer(f, kOtherMac, parse_again(asked)); });

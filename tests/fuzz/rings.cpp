@@ -246,7 +246,8 @@ void add_requests(Writer& w, std::vector<Bytes>& all) {
                                                            {WrOpcode::atomic_fetch_add, 9}, {WrOpcode::send_inv, 10}};
     for (const auto& [opcode, length] : kRequests)
         all.push_back(w.peer_receives(kRc, 4096).send(kRc, opcode, length).run().take());
-    for (const uint8_t pair : {kUc, kUd}) all.push_back(w.peer_receives(pair, 4096).send(pair, WrOpcode::send, 800).run().take());
+    for (const uint8_t pair : {uint8_t(kUc), uint8_t(kUd)})
+        all.push_back(w.peer_receives(pair, 4096).send(pair, WrOpcode::send, 800).run().take());
     all.push_back(w.peer_receives(kRc, 100).inlined(kRc).run().take());
     all.push_back(w.bind().send(kRc, WrOpcode::local_inv, 0).run().take());
     for (int i = 0; i < 4; ++i) w.peer_receives(kRc, 8000).send(kRc, WrOpcode::send, 8000, 0);

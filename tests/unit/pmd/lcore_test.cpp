@@ -219,6 +219,17 @@ TEST(SpinTime, GrowsWhileSleepsAreShortAndEndsWithALongSleep) {
     EXPECT_EQ(spin.get(), 50u);
 }
 
+TEST(SpinTime, GrowsLongerOnASlowProcessor) {
+    SpinTime spin(50, 1000);
+    for (int i = 0; i < 5; ++i) spin.slept(999);
+    EXPECT_EQ(spin.get(), 1000u);
+    spin.slept(1000);
+    EXPECT_EQ(spin.get(), 50u);
+    SpinTime none(0, 1000);  // the configuration forbids polling
+    none.slept(1);
+    EXPECT_EQ(none.get(), 0u);
+}
+
 TEST_F(Lcore, SpinNeverSleeps) {
     policy.sleeps = false;
     make();

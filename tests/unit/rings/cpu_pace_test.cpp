@@ -86,6 +86,15 @@ TEST_F(Pace, BesideABusyProgramItSleepsAndSeldomTriesAYield) {
     EXPECT_EQ(sleeps_in_a_row(), CpuPace::kMostSleeps);
 }
 
+TEST_F(Pace, ASlowProcessorNeedsLongerForAHandOver) {
+    constexpr uint64_t kSlowSyscall = 1000;
+    looks_before(Way::yield);
+    pace.yielded(CpuPace::kSliceCalls * kSlowSyscall - 1, kSlowSyscall);
+    EXPECT_EQ(pace.in_vain(), Way::yield);
+    pace.yielded(CpuPace::kSliceCalls * kSlowSyscall, kSlowSyscall);
+    EXPECT_EQ(sleeps_in_a_row(), CpuPace::kFewestSleeps);
+}
+
 TEST_F(Pace, WhenTheBusyProgramIsGoneItYieldsAgain) {
     yields(kSlice);
     EXPECT_EQ(sleeps_in_a_row(), CpuPace::kFewestSleeps);
