@@ -10,10 +10,13 @@ constexpr uint64_t kMacMask = 0xffff'ffff'ffff;
 constexpr uint64_t kNoMac = ~uint64_t{0};  ///< differs from the word of each MAC
 constexpr unsigned kMostCopies = 32;       ///< maximum number of multicast frames that are sent in one burst
 
+/// Returns the MAC in the low 48 bits. Two loads are faster than a copy of six bytes, which the compiler makes on the stack.
 uint64_t mac_word(const uint8_t* mac) {
-    uint64_t w = 0;
-    std::memcpy(&w, mac, 6);
-    return w & kMacMask;
+    uint32_t low;
+    uint16_t high;
+    std::memcpy(&low, mac, sizeof low);
+    std::memcpy(&high, mac + sizeof low, sizeof high);
+    return uint64_t{high} << 32 | low;
 }
 
 bool hairpinned(const io::RxFrame& f) { return (reinterpret_cast<uintptr_t>(f.cookie) & kHairpinned) != 0; }
