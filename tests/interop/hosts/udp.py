@@ -51,7 +51,7 @@ def receive_from(net, sender):
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     receiver.process.wait(2)
                     break
-            check(receiver.wait(2) == 0 and 'return status 0' in receiver.output(), receiver.output())
+            check(receiver.process.poll() == 0 and 'return status 0' in receiver.output(), f'{words[0]} receives too little:\n{receiver.output()}')
         finally:
             receiver.kill()
 
