@@ -7,11 +7,16 @@ namespace {
 
 constexpr uintptr_t kHairpinned = 1;
 constexpr uint64_t kMacMask = 0xffff'ffff'ffff;
+constexpr uint64_t kNoMac = ~uint64_t{0};  ///< differs from the word of each MAC
+constexpr unsigned kMostCopies = 32;       ///< maximum number of multicast frames that are sent in one burst
 
+/// Returns the MAC in the low 48 bits. Two loads are faster than a copy of six bytes, which the compiler makes on the stack.
 uint64_t mac_word(const uint8_t* mac) {
-    uint64_t w = 0;
-    std::memcpy(&w, mac, 6);
-    return w & kMacMask;
+    uint32_t low;
+    uint16_t high;
+    std::memcpy(&low, mac, sizeof low);
+    std::memcpy(&high, mac + sizeof low, sizeof high);
+    return uint64_t{high} << 32 | low;
 }
 
 bool hairpinned(const io::RxFrame& f) { return (reinterpret_cast<uintptr_t>(f.cookie) & kHairpinned) != 0; }
@@ -26,8 +31,11 @@ io::TxFrame back_to_tx(const io::RxFrame& f) {
 
 }  // namespace
 
-HairpinPort::HairpinPort(io::Port& inner, const MacAddress& own, uint32_t depth)
-    : inner_(inner), own_(mac_word(own.bytes.data())), mask_(depth - 1), fifo_(std::make_unique<io::RxFrame[]>(depth)) {}
+HairpinPort::HairpinPort(io::Port& inner, const std::optional<MacAddress>& own, uint32_t depth)
+    : inner_(inner),
+      own_(own ? mac_word(own->bytes.data()) : kNoMac),
+      mask_(depth - 1),
+      fifo_(std::make_unique<io::RxFrame[]>(depth)) {}
 
 HairpinPort::~HairpinPort() {
     for (; tail_ != head_; ++tail_) rx_free(&fifo_[tail_ & mask_], 1);
@@ -76,17 +84,22 @@ void HairpinPort::rx_free(io::RxFrame* frames, unsigned count) {
     }
 }
 
-/// Sends the frame and queues a copy for this port. Returns true if the frame was sent. Drops the copy if no buffer is free, or
-/// if the queue is full.
-bool HairpinPort::send_multicast(io::TxFrame& f) {
-    io::TxFrame copy;
-    const bool copied = inner_.tx_alloc(&copy, 1) == 1 && copy.capacity >= f.length;
-    if (copied) std::memcpy(copy.data, f.data, f.length);
-    copy.length = f.length;
-    copy.checksum_offset = f.checksum_offset;
-    copy.sender = f.sender;
-    const bool sent = inner_.tx_burst(&f, 1) == 1;
-    if (copy.data != nullptr && (!copied || !sent || !queue(copy))) inner_.tx_free(&copy, 1);
+/// Sends at most kMostCopies frames and queues a copy of each sent frame for this port. Returns the number of frames that were
+/// sent. Drops a copy if no buffer is free, or if the queue is full.
+unsigned HairpinPort::send_multicast(io::TxFrame* frames, unsigned count) {
+    io::TxFrame copies[kMostCopies];
+    const unsigned copied = inner_.tx_alloc(copies, count);
+    for (unsigned i = 0; i < copied; ++i) {
+        io::TxFrame& copy = copies[i];
+        if (copy.capacity < frames[i].length) continue;
+        std::memcpy(copy.data, frames[i].data, frames[i].length);
+        copy.length = frames[i].length;
+        copy.checksum_offset = frames[i].checksum_offset;
+        copy.sender = frames[i].sender;
+    }
+    const unsigned sent = inner_.tx_burst(frames, count);
+    for (unsigned i = 0; i < copied; ++i)
+        if (i >= sent || copies[i].length == 0 || !queue(copies[i])) inner_.tx_free(&copies[i], 1);
     return sent;
 }
 
@@ -97,14 +110,11 @@ unsigned HairpinPort::tx_burst(io::TxFrame* frames, unsigned count) {
             ++i;
             continue;
         }
-        if (is_multicast(frames[i])) {
-            if (!send_multicast(frames[i])) return i;
-            ++i;
-            continue;
-        }
         const unsigned first = i;
-        while (i < count && !is_own(frames[i]) && !is_multicast(frames[i])) ++i;
-        const unsigned sent = inner_.tx_burst(frames + first, i - first);
+        const bool multicast = is_multicast(frames[i]);
+        const unsigned end = multicast ? std::min(count, i + kMostCopies) : count;
+        while (i < end && !is_own(frames[i]) && is_multicast(frames[i]) == multicast) ++i;
+        const unsigned sent = multicast ? send_multicast(frames + first, i - first) : inner_.tx_burst(frames + first, i - first);
         if (sent < i - first) return first + sent;
     }
     return count;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "base/types.hpp"
 #include "io/port.hpp"
@@ -15,8 +16,9 @@ namespace roci::pmd {
 /// marks frames of the queue. So cookies of `inner` must be even, as pointers are.
 class HairpinPort final : public io::Port {
 public:
-    /// `depth` is the number of frames that the queue holds, a power of two.
-    HairpinPort(io::Port& inner, const MacAddress& own, uint32_t depth = 1024);
+    /// `own` is the port's MAC. Without `own`, the wrapper passes all unicast frames to the port. `depth` is the number of frames
+    /// that the queue holds, a power of two.
+    HairpinPort(io::Port& inner, const std::optional<MacAddress>& own, uint32_t depth = 1024);
     ~HairpinPort() override;
 
     unsigned rx_burst(io::RxFrame* frames, unsigned max) override;
@@ -33,10 +35,10 @@ private:
     bool is_own(const io::TxFrame& f) const;
     unsigned take_waiting(io::RxFrame* frames, unsigned max);
     bool queue(io::TxFrame& f);
-    bool send_multicast(io::TxFrame& f);
+    unsigned send_multicast(io::TxFrame* frames, unsigned count);
 
     io::Port& inner_;
-    const uint64_t own_;  ///< the MAC in the low 48 bits, in its byte order in memory
+    const uint64_t own_;  ///< the MAC in the low 48 bits, in its byte order in memory; kNoMac if the wrapper has no MAC
     const uint32_t mask_;
     uint32_t head_ = 0, tail_ = 0;
     bool inner_first_ = false;  ///< rx_burst() polls the inner port before the queue; changes at each burst

@@ -50,9 +50,9 @@ void set_ipv6(int fd) {
     set(fd, IPPROTO_UDP, UDP_NO_CHECK6_RX, 1);  // RoCEv2 permits UDP checksum 0: the ICRC protects the packet (A17.3.2)
 }
 
-/// Selects the interface for multicast datagrams. Disables the kernel's loopback of multicast datagrams, because the engines
-/// themselves deliver sent multicast datagrams to the QPs of this rocid. Also disables the reception of groups that other sockets
-/// of this host have joined (ip(7), IP_MULTICAST_ALL), because otherwise each engine would deliver a copy.
+/// Selects the interface for multicast datagrams. Disables the kernel's loopback of multicast datagrams, because a
+/// HairpinPort delivers sent multicast datagrams to the QPs of the device. Also disables the reception of groups that other
+/// sockets of this host have joined (ip(7), IP_MULTICAST_ALL), because otherwise each engine would deliver a copy.
 void set_multicast(int fd, bool ipv4, bool ipv6, int interface_index) {
     const int off = 0;
     ip_mreqn by{};

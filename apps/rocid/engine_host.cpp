@@ -121,11 +121,11 @@ EngineHost::Stack EngineHost::make_stack(uint32_t device, uint32_t engine) {
         s.dpdk =
             std::make_unique<pmd::DpdkPort>(at.port, at.queue, ports_.pool(device, engine), port.carrier.get(), port.checksums);
         s.hairpin = std::make_unique<pmd::HairpinPort>(*s.dpdk, port.mac);
-        s.top = s.hairpin.get();
-    } else {  // no HairpinPort, because the kernel delivers datagrams to addresses of this host
+    } else {  // without a MAC, because the kernel delivers datagrams to addresses of this host
         s.udp = std::make_unique<pmd::UdpPort>(*port.udp[engine], port.mac, port.descriptors, port.carrier.get());
-        s.top = s.udp.get();
+        s.hairpin = std::make_unique<pmd::HairpinPort>(*s.udp, std::nullopt);
     }
+    s.top = s.hairpin.get();
     s.tap = std::make_unique<pmd::TapPort>(*s.top, clock_);
     s.top = s.tap.get();
     if (!config_.capture.file.empty() || !config_.capture.trace.empty()) {

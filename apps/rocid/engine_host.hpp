@@ -51,7 +51,7 @@ public:
 private:
     using Loop = pmd::LcoreLoop<engine::Engine, pmd::Clock>;
     /// The port of one device on one engine, and the wrappers of the port. In the order from the wire to the engine, these are:
-    /// DPDK port and hairpin port, or UDP port; tap port; fault port if faults are configured. The engine uses the last of them,
+    /// DPDK port or UDP port; hairpin port; tap port; fault port if faults are configured. The engine uses the last of them,
     /// `top`.
     struct Stack {
         std::unique_ptr<pmd::DpdkPort> dpdk;  ///< nullptr if `udp` is used

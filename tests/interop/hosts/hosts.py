@@ -18,7 +18,8 @@ from output_file import OutputFile  # noqa: E402
 
 REPO = pathlib.Path(__file__).resolve().parents[3]
 BUILD = pathlib.Path(os.environ.get('ROCI_BUILD', REPO / os.environ.get('BUILD', 'build')))
-ROCI, ROCID = BUILD / 'apps/roci/roci', BUILD / 'apps/rocid/rocid'
+ROCI = BUILD / 'apps/roci/roci'
+ROCID = pathlib.Path(os.environ.get('ROCID', BUILD / 'apps/rocid/rocid'))
 
 
 class Failure(Exception):

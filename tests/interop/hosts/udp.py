@@ -1,5 +1,6 @@
 """Tests of RoCEv2 over a plain UDP socket: traffic, changes of the link, operation without privilege, and refused
 configurations."""
+import contextlib
 import os
 import pathlib
 import re
@@ -21,21 +22,44 @@ def plain_udp(quick):
     yield from matrix('udp', (256, 1024, 4096), quick)
     yield from happenings('udp')
     yield 'udp: multicasts of the other host', multicast
+    yield 'udp: multicasts of another program of this host', own_multicast
     yield 'udp: the frames on the wire are RoCEv2: tshark, ICRC', on_the_wire
 
 
 def multicast(net):
     """A program that has joined a multicast group must receive the datagrams that the other host sends to this
     group."""
+    receive_from(net, net.b)
+
+
+def own_multicast(net):
+    """A program that has joined a multicast group must receive the datagrams that another program of the same device
+    sends to this group."""
+    receive_from(net, net.a)
+
+
+def receive_from(net, sender):
+    """mckey's sender destroys its address handle without waiting for completions. Messages that rocid has not sent by
+    then fail, for example if another program has the CPU. So the sender is repeated until the receiver has ended."""
     for group, of in (('239.79.0.1', 'ipv4'), ('ff15::79:1', 'ipv6')):
-        words = [f'mckey -m {group} -b {getattr(host, of)} -C 5' for host in (net.a, net.b)]
+        words = [f'mckey -m {group} -b {getattr(host, of)} -C 5' for host in (net.a, sender)]
         receiver = net.a.rdma(words[0])
         try:
             net.wait(lambda: net.a.status()['totals']['cm_groups'] > 0, f'mckey does not join:\n{receiver.output()}')
-            net.b.rdma_once(f'{words[1]} -s')
-            check(receiver.wait(20) == 0 and 'return status 0' in receiver.output(), receiver.output())
+            for _ in range(5):
+                sender.rdma_once(f'{words[1]} -s')
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    receiver.process.wait(2)
+                    break
+            check(receiver.process.poll() == 0 and 'return status 0' in receiver.output(), f'{words[0]} receives too little:\n{receiver.output()}')
         finally:
             receiver.kill()
+
+
+def two_engines(quick):
+    """The QPs of the two programs are on different engines, so one engine passes copies to the other engine."""
+    yield from several('udp')(quick)
+    yield 'udp, two engines: multicasts of another program of this host', own_multicast
 
 
 def offloads(host, state):
@@ -210,6 +234,6 @@ GROUPS = [
     Group('udp', plain_udp, plain('udp')),
     Group('udp, MTU 1500', lambda quick: few('udp, MTU 1500', 'ib_write_bw -s 65536 -n 200'), plain('udp'), mtu=1500),
     Group('udp, 1 % loss', lambda quick: few('udp, 1 % lost, 0.5 % corrupt', 'ib_write_bw -s 65536 -n 200', 'ib_read_bw -s 65536 -n 100'), faulty, judged=False),
-    Group('udp, two engines', several('udp'), plain('udp', 2)),
+    Group('udp, two engines', two_engines, plain('udp', 2)),
     Group('udp, alone', alone),
 ]

@@ -15,10 +15,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/bytes.hpp"
 #include "pmd_glue/eal.hpp"
+#include "pmd_glue/hairpin_port.hpp"
 #include "pmd_glue/udp_port.hpp"
 #include "wire/icrc.hpp"
 #include "wire/icrc_identification.hpp"
@@ -32,9 +34,14 @@ constexpr uint32_t kBth = wire::kEthLength + wire::kIpv4Length + wire::kUdpLengt
 
 constexpr uint8_t kSendOnly = 0x04, kReadResponse = 0x10, kAck = 0x11;  // opcodes of RC
 
-/// Writes a frame from kThere to kHere. The payload begins with `number`. Returns the length of the frame.
+struct Ends {
+    const uint8_t* from = kThere;
+    const uint8_t* to = kHere;
+};
+
+/// Writes a frame. The payload begins with `number`. Returns the length of the frame.
 uint32_t build(uint8_t* f, uint32_t number, uint32_t payload, uint16_t source_port = wire::kRoceUdpPort,
-               uint8_t opcode = kSendOnly) {
+               uint8_t opcode = kSendOnly, Ends ends = {}) {
     const uint32_t udp = wire::kUdpLength + wire::kBthLength + payload + wire::kIcrcLength;
     const uint32_t length = wire::kEthLength + wire::kIpv4Length + udp;
     std::memset(f, 0, length);
@@ -45,8 +52,8 @@ uint32_t build(uint8_t* f, uint32_t number, uint32_t payload, uint16_t source_po
     store_be<uint16_t>(l3 + 6, wire::kDontFragmentWord);
     l3[8] = 64;
     l3[9] = wire::kProtocolUdp;
-    std::memcpy(l3 + 12, kThere, 4);
-    std::memcpy(l3 + 16, kHere, 4);
+    std::memcpy(l3 + 12, ends.from, 4);
+    std::memcpy(l3 + 16, ends.to, 4);
     store_be<uint16_t>(l3 + 20, source_port);
     store_be<uint16_t>(l3 + 22, wire::kRoceUdpPort);
     store_be<uint16_t>(l3 + 24, uint16_t(udp));
@@ -361,6 +368,40 @@ TEST(UdpGroups, OnlySocketsThatJoinedReceiveAGroup) {
         EXPECT_EQ(joined.follow_group(group, false), 0);
         EXPECT_EQ(joined.follow_group(group, false), EADDRNOTAVAIL);
     }
+}
+
+// The kernel sends the frames as segments of one datagram, so the port changes their ICRCs. A copy that comes back has not
+// passed the kernel, so it must have the ICRC for the identification of its own header.
+TEST(UdpGroups, ACopyForThisDeviceHasTheRightIcrcAndComesOnce) {
+    const OwnNetwork network;
+    if (!network.ready()) GTEST_SKIP() << "no permission for a network namespace with IPv6";
+    constexpr uint8_t kOwn[4] = {10, 79, 0, 1}, kGroup[4] = {239, 79, 0, 9};
+    constexpr unsigned kCount = 4;
+    UdpSetup setup;
+    setup.interface_index = int(if_nametoindex(kInterface));
+    const UdpSockets sockets(setup);
+    ASSERT_EQ(sockets.follow_group(Gid::from_ipv4(kGroup), true), 0);
+    UdpPort udp(sockets, kMac, 64, nullptr);
+    HairpinPort port(udp, std::nullopt);
+    io::TxFrame f[kCount];
+    ASSERT_EQ(port.tx_alloc(f, kCount), kCount);
+    std::vector<std::vector<uint8_t>> frames;
+    for (uint32_t i = 0; i < kCount; ++i) {
+        f[i].length = build(f[i].data, i, 256, wire::kRoceUdpPort, kSendOnly, {kOwn, kGroup});
+        std::memcpy(f[i].data, "\x01\x00\x5e\x4f\x00\x09", 6);
+        frames.emplace_back(f[i].data, f[i].data + f[i].length);
+    }
+    ASSERT_EQ(port.tx_burst(f, kCount), kCount);
+    EXPECT_EQ(udp.sent().calls, 1u);
+    EXPECT_EQ(udp.sent().unreachable, 0u);
+    io::RxFrame got[2 * kCount];
+    ASSERT_EQ(port.rx_burst(got, 2 * kCount), kCount);
+    for (uint32_t i = 0; i < kCount; ++i)
+        EXPECT_EQ(std::vector<uint8_t>(got[i].data, got[i].data + got[i].length), frames[i]) << "frame " << i;
+    port.rx_free(got, kCount);
+    EXPECT_EQ(port.rx_burst(got, 2 * kCount), 0u);
+    ASSERT_EQ(port.tx_alloc(f, kCount), kCount);
+    port.tx_free(f, kCount);
 }
 
 }  // namespace

@@ -78,6 +78,68 @@ TEST(Hairpin, AFullQueueIsBackPressureAndGoesBackWhenThePortGoes) {
     EXPECT_EQ(wire.outstanding_tx(), 0u);
 }
 
+std::string frame_to_group(uint32_t number) {
+    std::string f = frame_to(kOtherLast, number);
+    f[0] = 0x03;
+    return f;
+}
+
+unsigned send_burst(io::Port& port, const std::vector<std::string>& frames) {
+    std::vector<io::TxFrame> f(frames.size());
+    EXPECT_EQ(port.tx_alloc(f.data(), unsigned(f.size())), f.size());
+    for (size_t i = 0; i < f.size(); ++i) {
+        std::memcpy(f[i].data, frames[i].data(), frames[i].size());
+        f[i].length = uint32_t(frames[i].size());
+    }
+    const unsigned sent = port.tx_burst(f.data(), unsigned(f.size()));
+    port.tx_free(f.data() + sent, unsigned(f.size()) - sent);
+    return sent;
+}
+
+TEST(Hairpin, MulticastFramesGoOutAndComeBackInOrder) {
+    FakePort wire;
+    HairpinPort port(wire, kOwn);
+    std::vector<std::string> frames{frame_to(kOtherLast, 0)};
+    std::vector<uint32_t> groups(100);
+    for (uint32_t i = 0; i < 100; ++i) frames.push_back(frame_to_group(groups[i] = i + 1));
+    frames.push_back(frame_to(kOtherLast, 101));
+    EXPECT_EQ(send_burst(port, frames), 102u);
+    ASSERT_EQ(wire.sent.size(), 102u);
+    for (uint32_t i = 0; i < 102; ++i) EXPECT_EQ(number_of(wire.sent[i]), i);
+    EXPECT_EQ(receive_all(port), groups);
+    EXPECT_EQ(wire.outstanding_tx(), 0u);
+}
+
+TEST(Hairpin, OnlyMulticastFramesThatWereSentComeBack) {
+    FakePort wire;
+    wire.accept_limit = 2;
+    HairpinPort port(wire, kOwn);
+    EXPECT_EQ(send_burst(port, {frame_to_group(0), frame_to_group(1), frame_to_group(2)}), 2u);
+    EXPECT_EQ(receive_all(port), (std::vector<uint32_t>{0, 1}));
+    EXPECT_EQ(wire.outstanding_tx(), 0u);
+}
+
+TEST(Hairpin, WithoutBuffersForCopiesMulticastFramesStillGoOut) {
+    FakePort wire;
+    wire.pool = 4;
+    HairpinPort port(wire, kOwn);
+    EXPECT_EQ(send_burst(port, {frame_to_group(0), frame_to_group(1), frame_to_group(2)}), 3u);
+    EXPECT_EQ(wire.sent.size(), 3u);
+    EXPECT_EQ(receive_all(port), std::vector<uint32_t>{0});
+    EXPECT_EQ(wire.outstanding_tx(), 0u);
+}
+
+TEST(Hairpin, WithoutAMacOnlyMulticastFramesComeBack) {
+    FakePort wire;
+    HairpinPort port(wire, std::nullopt);
+    std::string all_ones = frame_to(kOwnLast, 3);
+    std::fill_n(all_ones.begin(), 6, '\xff');
+    EXPECT_EQ(send_burst(port, {frame_to(kOwnLast, 0), frame_to_group(1), frame_to(kOtherLast, 2), all_ones}), 4u);
+    EXPECT_EQ(wire.sent.size(), 4u);
+    EXPECT_EQ(receive_all(port), std::vector<uint32_t>{1});
+    EXPECT_EQ(wire.outstanding_tx(), 0u);
+}
+
 TEST(Hairpin, NeitherTheWireNorTheQueueStarvesTheOther) {
     FakePort wire;
     HairpinPort port(wire, kOwn);
