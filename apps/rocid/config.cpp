@@ -44,6 +44,40 @@ mac = "02:52:4f:43:49:00"
 addresses = ["10.77.0.1/24", "fd77::1/64"]
 )";
 
+// ---- the text of an error ----
+
+/// Escapes the control characters of ASCII, and those from U+0080 to U+009F, which terminals also execute.
+std::string escaped(std::string_view text) {
+    std::string out;
+    for (size_t i = 0; i < text.size(); ++i) {
+        const auto byte = uint8_t(text[i]), next = uint8_t(i + 1 < text.size() ? text[i + 1] : 0);
+        if (byte == '\n') {
+            out += "\\n";
+        } else if (byte < 0x20 || byte == 0x7f) {
+            out += fmt::format("\\u{:04X}", byte);
+        } else if (byte == 0xc2 && next >= 0x80 && next < 0xa0) {
+            out += fmt::format("\\u{:04X}", next);
+            ++i;
+        } else {
+            out += text[i];
+        }
+    }
+    return out;
+}
+
+/// Limits a text to ConfigError::kMostText bytes. Keeps its beginning, which has the place and the key, and its end, which has
+/// the allowed values.
+std::string shortened(std::string text) {
+    constexpr std::string_view kGap = " ... ";
+    constexpr size_t kEnd = 300;
+    if (text.size() <= ConfigError::kMostText) return text;
+    const auto inside = [&text](size_t at) { return (uint8_t(text[at]) & 0xc0) == 0x80; };  // inside a character of UTF-8
+    size_t from = ConfigError::kMostText - kEnd - kGap.size(), to = text.size() - kEnd;
+    while (from != 0 && inside(from)) --from;
+    while (to != text.size() && inside(to)) ++to;
+    return text.replace(from, to - from, kGap);
+}
+
 /// The position of an error in the configuration.
 struct Place {
     std::string file;
@@ -387,6 +421,8 @@ toml::table parse_override(const std::string& text) {
 }
 
 }  // namespace
+
+ConfigError::ConfigError(std::string_view text) : std::runtime_error(shortened(escaped(text))) {}
 
 Config parse_config(const std::string& text, const std::string& name, const std::vector<std::string>& overrides) {
     try {

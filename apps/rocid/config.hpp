@@ -6,6 +6,7 @@
 #include <map>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/types.hpp"
@@ -62,10 +63,12 @@ struct Config {
 };
 
 /// An error in a configuration. The text consists of "file:line: ", the error and the allowed values. An error that concerns no
-/// single line has no line number.
+/// single line has no line number. The text is one line of at most kMostText bytes, although it may repeat parts of the file.
 class ConfigError : public std::runtime_error {
 public:
-    using std::runtime_error::runtime_error;
+    static constexpr size_t kMostText = 1000;
+    /// Escapes control characters as in TOML strings. Removes the middle of a longer text.
+    explicit ConfigError(std::string_view text);
 };
 
 /// Parses TOML text. `name` is the file name in error texts. Missing keys get their defaults. If the text has no [[device]]

@@ -166,7 +166,7 @@ SessionHandler Daemon::session_handler() {
     handler.not_before = [this](uint32_t session) { return conductor_->not_before(session); };
     handler.close = [this](uint32_t session, const host::Client& who) {
         platform_->set_current_client(who);
-        conductor_->close_session(session);
+        conductor_->close_session(session, pmd::Clock::monotonic());
     };
     handler.handle = [this](uint32_t session, const host::Client& who, std::span<const std::byte> packet,
                             std::span<const int> fds, bool& close) { return handle(session, who, packet, fds, close); };
@@ -297,9 +297,9 @@ void Daemon::follow_kernel() {
         for (uint32_t i = 0; i < config_.devices.size(); ++i) {
             if (ports_->port(i).netdev_index != index) continue;
             if (mac.is_zero())
-                conductor_->neighbour_gone(i, address);
+                conductor_->neighbour_gone(i, address, pmd::Clock::monotonic());
             else
-                conductor_->neighbour_heard(i, address, mac);
+                conductor_->neighbour_heard(i, address, mac, pmd::Clock::monotonic());
         }
     };
     kernel_ = std::make_unique<KernelNet>(std::move(handler));

@@ -48,8 +48,8 @@ public:
     /// control_rate, this time is in the future.
     Nanos not_before(uint32_t session) const;
     /// Ends the session of a closed connection and frees the session's objects. Afterwards no engine has a reference to the
-    /// objects.
-    void close_session(uint32_t session);
+    /// objects. Sets the conductor's time to `now`, from which the repetitions of a DREQ are counted.
+    void close_session(uint32_t session, Nanos now);
 
     /// Returns the sessions whose queues or doorbells are lost (Platform::is_lost). The caller must close their connections.
     std::vector<uint32_t> sessions_without_memory() const;
@@ -57,7 +57,8 @@ public:
     size_t users() const;
 
     /// Handles received management datagrams (MADs) and expired timers. Sets the conductor's time to `now`. The caller calls
-    /// service() before requests, when an engine reports waiting MADs (Event::Kind::gsi), and at next_deadline().
+    /// service() before requests and before open_session(), when an engine reports waiting MADs (Event::Kind::gsi), and at
+    /// next_deadline().
     void service(Nanos now);
     Nanos next_deadline() const;
     /// Sets the parameters to the next deferred reply that is ready. Returns false if no reply is ready.
@@ -70,9 +71,9 @@ public:
     /// sends an event to programs.
     bool set_link(uint32_t device, bool up, uint32_t mtu_bytes);
     /// neighbour_heard() and neighbour_gone() store results of Platform::solicit() and other changes of the kernel's neighbour
-    /// table.
-    void neighbour_heard(uint32_t device, const Gid& address, const MacAddress& mac);
-    void neighbour_gone(uint32_t device, const Gid& address);
+    /// table. `now` is the current time.
+    void neighbour_heard(uint32_t device, const Gid& address, const MacAddress& mac, Nanos now);
+    void neighbour_gone(uint32_t device, const Gid& address, Nanos now);
 
     /// Total numbers of objects. Tests compare these numbers to detect leaks.
     struct Totals {

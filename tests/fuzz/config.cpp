@@ -1,9 +1,10 @@
-// Configuration files with arbitrary text. parse_config must return a configuration or throw a ConfigError of one line that
-// begins with the name of the file. An accepted configuration that is printed and read again must be the same.
+// Configuration files with arbitrary text. parse_config must return a configuration or throw a ConfigError of one short line
+// that begins with the name of the file. An accepted configuration that is printed and read again must be the same.
 #include "apps/rocid/config.hpp"
 
 #include <toml++/toml.h>
 
+#include <algorithm>
 #include <sstream>
 
 #include "apps/rocid/options.hpp"
@@ -70,6 +71,8 @@ void check_same(const Config& a, const Config& b) {
     require(a.cpu_numbers == b.cpu_numbers, "printed and read again, it has the same CPUs");
 }
 
+bool is_control(char c) { return uint8_t(c) < 0x20 || c == 0x7f; }
+
 Bytes bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
 
 }  // namespace
@@ -84,7 +87,8 @@ void run(Input in, Reach& reach) {
     } catch (const rocid::ConfigError& e) {
         const std::string what = e.what();
         require(what.starts_with(kName), "an error begins with the name of the file");
-        require(what.find('\n') == std::string::npos, "an error is one line");
+        require(std::ranges::none_of(what, is_control), "an error is one line without control characters");
+        require(what.size() <= rocid::ConfigError::kMostText, "an error is short");
         reach(kRefused);
     }
 }

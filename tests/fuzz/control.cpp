@@ -57,13 +57,13 @@ private:
 
     void open(Session& s) {
         s.pid = rig_.host().platform().new_pid();
-        s.id = rig_.host().conductor().open_session({.pid = s.pid, .uid = kHostile});
+        s.id = rig_.host().serviced().open_session({.pid = s.pid, .uid = kHostile});
         s.waits = false;
     }
     void close(Session& s) {
         if (s.id == abi::kNoHandle) return;
         rig_.host().platform().end_process(s.pid);
-        rig_.host().conductor().close_session(s.id);
+        rig_.host().close_session(s.id);
         s.id = abi::kNoHandle;
     }
     void run(Nanos time, Reach& reach) {
@@ -116,7 +116,7 @@ private:
 
     host::Reply handle(Session& s, std::span<const std::byte> packet, std::span<const int> fds, bool& ends) {
         ends = false;
-        return rig_.host().conductor().handle(s.id, packet, fds, ends);
+        return rig_.host().serviced().handle(s.id, packet, fds, ends);
     }
     /// Sends a packet. If the reply asks for a chunk, adds the chunk and sends the packet again, as a client does.
     void send(Session& s, uint8_t kind, const std::vector<std::byte>& packet, uint8_t form, Reach& reach) {

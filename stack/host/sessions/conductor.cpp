@@ -203,8 +203,9 @@ Nanos Conductor::not_before(uint32_t session) const {
     return s != nullptr ? sessions::not_before(*state_, s->who) : 0;
 }
 
-void Conductor::close_session(uint32_t session_id) {
+void Conductor::close_session(uint32_t session_id, Nanos now) {
     State& state = *state_;
+    state.now = std::max(state.now, now);
     Session* session = state.find(session_id);
     if (session == nullptr) return;
     std::erase_if(state.replies, [session_id](const HeldReply& r) { return r.session == session_id; });
@@ -253,12 +254,12 @@ bool Conductor::set_addresses(uint32_t device, std::span<const DeviceAddress> ad
 
 bool Conductor::set_link(uint32_t device, bool up, uint32_t mtu_bytes) { return paths::set_link(*state_, device, up, mtu_bytes); }
 
-void Conductor::neighbour_heard(uint32_t device, const Gid& address, const MacAddress& mac) {
-    state_->neighbours->cache.heard({device, address}, mac, state_->now, false);
+void Conductor::neighbour_heard(uint32_t device, const Gid& address, const MacAddress& mac, Nanos now) {
+    state_->neighbours->cache.heard({device, address}, mac, now, false);
 }
 
-void Conductor::neighbour_gone(uint32_t device, const Gid& address) {
-    state_->neighbours->cache.gone({device, address}, state_->now);
+void Conductor::neighbour_gone(uint32_t device, const Gid& address, Nanos now) {
+    state_->neighbours->cache.gone({device, address}, now);
 }
 
 Conductor::Totals Conductor::totals() const { return sessions::totals_of(*state_); }

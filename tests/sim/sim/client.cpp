@@ -49,7 +49,7 @@ int Client::call_once(abi::Op op, std::span<const std::byte> request, std::span<
     std::memcpy(packet.data(), &head, sizeof head);
     if (!request.empty()) std::memcpy(packet.data() + sizeof head, request.data(), request.size());
     bool close = false;
-    host::Reply reply = host_.conductor().handle(session_, packet, fds, close);
+    host::Reply reply = host_.serviced().handle(session_, packet, fds, close);
     if (reply.deferred) reply = host_.await_reply(session_);
     abi::ReplyHeader h;
     if (reply.bytes.size() < sizeof h) throw std::runtime_error("reply is shorter than its header");
@@ -72,7 +72,7 @@ std::byte* Client::at(const abi::Location& where) { return chunks_.at(where.chun
 
 Client::Client(Host& host, uint32_t device, uint32_t uid) : host_(host), device_(device) {
     pid_ = host_.platform().new_pid();
-    session_ = host_.conductor().open_session({.pid = pid_, .uid = uid != kNextUser ? uid : host_.user_of(pid_)});
+    session_ = host_.serviced().open_session({.pid = pid_, .uid = uid != kNextUser ? uid : host_.user_of(pid_)});
     open_ = true;
     abi::HelloRequest hello{abi::kHelloMagic, abi::kAbiVersion, "simulator"};
     abi::HelloReply hi{};
@@ -92,7 +92,7 @@ void Client::close() {
     if (!open_) return;
     open_ = false;
     host_.platform().end_process(pid_);
-    host_.conductor().close_session(session_);
+    host_.close_session(session_);
     host_.remove_client(session_);
 }
 

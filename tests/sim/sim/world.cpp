@@ -143,6 +143,13 @@ bool Host::poll() {
     return true;
 }
 
+host::Conductor& Host::serviced() {
+    conductor_->service(world_.now());
+    return *conductor_;
+}
+
+void Host::close_session(uint32_t session) { conductor_->close_session(session, world_.now()); }
+
 host::Reply Host::await_reply(uint32_t wanted) {
     uint32_t session = 0;
     host::Reply reply;

@@ -59,6 +59,9 @@ public:
     ~Host() override;
 
     host::Conductor& conductor() { return *conductor_; }
+    /// Returns the conductor after it has processed expired timers, as rocid does before each request.
+    host::Conductor& serviced();
+    void close_session(uint32_t session);
     SimPlatform& platform() { return platform_; }
     const host::DeviceConfig& device(uint32_t d) const { return devices_[d]; }
     uint32_t endpoint(uint32_t device) const { return first_endpoint_ + device; }

@@ -116,6 +116,35 @@ TEST(Config, UnknownKeysAndSectionsAreErrorsWithAGuess) {
 
 TEST(Config, BrokenTomlSaysWhere) { EXPECT_EQ(error_of("[engine]\ncount = = 1\n").substr(0, 9), "f.toml:2:"); }
 
+// The description of an error of TOML repeats the bytes that were read, here with the line feed. Texts of the file may contain
+// control characters of terminals, such as ESC and CSI (U+009B).
+TEST(Config, AnErrorIsOneLineWithoutControlCharacters) {
+    const std::string broken = error_of("[engine]\ncount = f\n");
+    EXPECT_TRUE(broken.starts_with("f.toml:2: ")) << broken;
+    EXPECT_TRUE(broken.ends_with("'f\\n'")) << broken;
+    EXPECT_EQ(error_of("[engine]\n\"a\\u001b\\u009b\\u00e9\\u007f\\tb\" = 1\n"),
+              "f.toml:2: unknown key 'engine.a\\u001B\\u009B\u00e9\\u007F\\u0009b'");
+    EXPECT_EQ(error_of("[memory]\nhugepages = [\n1, 2]\n").find('\n'), std::string::npos);
+    const std::string list = error_of("[memory]\nhugepages = [\"" + std::string(200, 'a') + "\", \"b\"]\n");
+    EXPECT_EQ(list.find('\n'), std::string::npos) << list;
+}
+
+TEST(Config, AnErrorIsShortAndKeepsItsBeginningAndItsEnd) {
+    for (size_t bytes = 900; bytes < 1100; ++bytes) {
+        std::string value(bytes & 1, 'a');
+        while (value.size() < bytes) value += "\u00e9";
+        const std::string text = error_of("[memory]\nhugepages = \"" + value + "\"\n");
+        EXPECT_LE(text.size(), ConfigError::kMostText);
+        EXPECT_TRUE(text.starts_with("f.toml:2: key 'memory.hugepages' = ")) << text;
+        EXPECT_TRUE(text.ends_with("allowed auto|always|never")) << text;
+        const size_t gap = text.find(" ... ");
+        if (gap == std::string::npos) continue;
+        EXPECT_GT(text.size() + 4, ConfigError::kMostText) << "no more than necessary is removed";
+        EXPECT_EQ(text[gap - 1], '\xa9') << "whole characters are removed";
+        EXPECT_EQ(text[gap + 5], '\xc3') << "whole characters are removed";
+    }
+}
+
 TEST(Config, Devices) {
     const std::string b = "[[device]]\nname = \"b\"\npeer = \"a\"\n";
     EXPECT_EQ(error_of("[[device]]\nname = \"a\"\npeer = \"b\"\n" + b), "no error");

@@ -26,6 +26,7 @@ inline abi::CmAddress any(uint16_t port) {
 class CmTest : public ConductorTest {
 protected:
     CmTest() {
+        now = 1;
         shared.gsi[0] = std::make_unique<io::GsiRing>(64);
         peer = connect();
         EXPECT_EQ(call_as(peer, Op::hello, good_hello()).error, 0);
@@ -122,7 +123,6 @@ protected:
     }
 
     uint32_t peer = 0, channel = 0, peer_channel = 0;
-    Nanos now = 1;
 };
 
 }  // namespace roci::host::test

@@ -91,7 +91,7 @@ TEST_F(CmTest, PortsAreGivenOnceAndComeBackAtOnce) {
     EXPECT_EQ(bind(session, second, address(kGid4, 7001)), EINVAL) << "bound already";
     EXPECT_EQ(bind(peer, make_id(peer, peer_channel), address(kOtherGid4, 7000)), 0) << "another address";
     EXPECT_EQ(bind(peer, make_id(peer, peer_channel), any(7000)), EADDRINUSE);
-    conductor.close_session(session);
+    close(session);
     EXPECT_EQ(bind(peer, make_id(peer, peer_channel), address(kGid4, 7000)), 0) << "the program that had it is gone";
 }
 
@@ -208,7 +208,25 @@ TEST_F(CmTest, BacklogBoundsWhatWaits) {
 
 TEST_F(CmTest, AProgramThatDiesIsDisconnected) {
     const auto [id, child] = connected(7174);
-    conductor.close_session(session);
+    close(session);
+    carry();
+    EXPECT_EQ(event(peer, peer_channel, CmEventType::disconnected).id, child);
+    (void)id;
+}
+
+// The conductor may have executed nothing for a long time when a program dies.
+TEST_F(CmTest, TheDreqOfAProgramThatDiesLateIsRepeated) {
+    constexpr Nanos kSecond = 1'000'000'000;
+    const auto [id, child] = connected(7174);
+    conductor.service(now += 100 * kSecond);
+    now += 100 * kSecond;
+    close(session);
+    ASSERT_EQ(port.mads.size(), 1u);
+    port.mads.clear();
+    conductor.service(++now);
+    EXPECT_TRUE(port.mads.empty()) << "the peer has time to answer";
+    conductor.service(now += kSecond);
+    ASSERT_EQ(port.mads.size(), 1u) << "the DREQ is repeated";
     carry();
     EXPECT_EQ(event(peer, peer_channel, CmEventType::disconnected).id, child);
     (void)id;
@@ -429,7 +447,7 @@ TEST_F(CmTest, AnyBytesAreHarmless) {
     for (auto op = Op(int(Op::cm_open_channel) + 2); op != Op::cm_write_event; op = Op(int(op) + 1))
         EXPECT_GT(refused[op], 0u) << abi::op_name(op);
 
-    for (const uint32_t s : {session, peer}) conductor.close_session(s);
+    for (const uint32_t s : {session, peer}) close(s);
     for (int i = 0; i < 600; ++i) {  // until the last retry and the last time wait have ended
         carry();
         conductor.service(now += Nanos{1'000'000'000});

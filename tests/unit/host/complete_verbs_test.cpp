@@ -43,9 +43,9 @@ TEST_F(CompleteVerbs, XrcDomainsAreSharedByFileAndDevice) {
     EXPECT_EQ(open_xrcd(session, O_RDWR, 6001).error, EINVAL);
     EXPECT_EQ(call(Op::open_xrcd, abi::OpenXrcdRequest{O_CREAT, 1}).error, EBADF) << "no descriptor came";
     EXPECT_EQ(call(Op::open_xrcd, abi::OpenXrcdRequest{O_CREAT, 0}, {7001}).error, EBADF) << "one too many";
-    conductor.close_session(session);
+    close(session);
     EXPECT_EQ(open_xrcd(other, 0, 8001).error, 0) << "it lives on with the other session";
-    conductor.close_session(other);
+    close(other);
     EXPECT_EQ(open_xrcd(elsewhere, 0, 9001).error, EAGAIN);
 }
 
@@ -115,11 +115,11 @@ TEST_F(OpenedTarget, OutlivesTheSessionsThatLeave) {
     ASSERT_EQ(open_target(other, domain).error, 0);
     ASSERT_EQ(open_target(third, third_domain).error, 0);
     ASSERT_EQ(open_target(third, third_domain).error, 0);
-    conductor.close_session(session);
+    close(session);
     EXPECT_TRUE(lives());
-    conductor.close_session(other);
+    close(other);
     EXPECT_TRUE(lives());
-    conductor.close_session(third);
+    close(third);
     EXPECT_FALSE(lives());
     EXPECT_EQ(conductor.totals().qps, 0u);
 }
@@ -130,8 +130,8 @@ TEST_F(OpenedTarget, HasALimitOfHandlesAndGoesOnlyOnce) {
     while (opened < 10000 && (error = open_target(other, domain).error) == 0) ++opened;
     EXPECT_EQ(error, ENOMEM);
     EXPECT_EQ(opened, 1023u);
-    conductor.close_session(session);
-    conductor.close_session(other);
+    close(session);
+    close(other);
     EXPECT_EQ(port.count(kind_of<engine::MoveQp>), 1u);
     EXPECT_EQ(port.count(kind_of<engine::RemoveQp>), 1u);
     EXPECT_FALSE(lives());
@@ -228,7 +228,7 @@ TEST_F(CompleteVerbs, GroupsFollowTheirQps) {
     EXPECT_EQ(platform.followed, (Followed{{0, true}, {0, false}}));
     EXPECT_TRUE(shared.multicast.load()->groups.empty());
     ASSERT_EQ(call(Op::attach_mcast, group(ud)).error, 0);
-    conductor.close_session(session);
+    close(session);
     EXPECT_TRUE(shared.multicast.load()->groups.empty());
     EXPECT_EQ(platform.followed.back(), std::pair(0u, false));
 }

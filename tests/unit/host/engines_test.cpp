@@ -160,7 +160,7 @@ TEST_F(EnginesTest, AResizedCqKeepsItsEntriesInOrder) {
     abi::ResizeCqRequest lie{.handle = made.handle, .cqe = 64};
     lie.consumer[0] = 12345;
     EXPECT_EQ(call(Op::resize_cq, lie).error, EINVAL);
-    conductor.close_session(session);
+    conductor.close_session(session, engines.now);
     EXPECT_TRUE(platform.clean());
 }
 
@@ -194,7 +194,7 @@ TEST_F(EnginesTest, ACqThatWaitsForTheEventRingCanGo) {
         ASSERT_EQ(call(Op::modify_qp, abi::ModifyQpRequest{qp.handle, IBV_QP_STATE, {.qp_state = IBV_QPS_ERR}}).error, 0);
     }
     engines.poll(3);
-    conductor.close_session(session);
+    conductor.close_session(session, engines.now);
     EXPECT_TRUE(platform.clean());
     engines.poll(3);
     engines.drain_events();
@@ -422,14 +422,14 @@ TEST_P(HostileTest, NothingBreaksNothingStays) {
             EXPECT_TRUE(r.fds.empty());
         }
         if (r.closed || dice.chance(2000)) {
-            conductor.close_session(live[who]);
+            conductor.close_session(live[who], engines.now);
             live.erase(live.begin() + ptrdiff_t(who));
         }
         if (dice.chance(5)) scribble(dice);
         if (dice.chance(3)) engines.poll(2);
         if (dice.chance(20)) engines.drain_events();
     }
-    for (const uint32_t s : live) conductor.close_session(s);
+    for (const uint32_t s : live) conductor.close_session(s, engines.now);
     const Conductor::Totals t = conductor.totals();
     for (uint64_t n :
          {t.sessions, t.pds, t.regions, t.mrs, t.channels, t.cqs, t.srqs, t.qps, t.ahs, t.mws, t.arena_bytes, t.mapped_bytes})

@@ -363,7 +363,7 @@ protected:
         session = open();
     }
     void TearDown() override {
-        for (uint32_t s : all_sessions) conductor.close_session(s);
+        for (uint32_t s : all_sessions) close(s);
         expect_nothing_left();
         EXPECT_TRUE(platform.clean());
     }
@@ -384,6 +384,7 @@ protected:
         EXPECT_EQ(call_as(s, abi::Op::open_device, abi::OpenDeviceRequest{device, 0}).error, 0);
         return s;
     }
+    void close(uint32_t s) { conductor.close_session(s, now); }
     template <class T>
     Result call_as(uint32_t s, abi::Op op, const T& body, const std::vector<int>& fds = {}) {
         return send(conductor, s, packet(op, bytes_of(body)), fds);
@@ -433,6 +434,7 @@ protected:
     uint32_t session = 0;
     std::vector<uint32_t> all_sessions;
     int next_sent_fd = 1;
+    Nanos now = 0;  ///< time of the next call that needs a time
 };
 
 /// The attributes and mask of one transition of a QP, as in ibv_modify_qp(3).

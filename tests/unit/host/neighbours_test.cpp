@@ -27,6 +27,7 @@ std::vector<DeviceConfig> devices(Resolver resolver) {
 class NeighboursTest : public ConductorTest {
 protected:
     explicit NeighboursTest(Resolver resolver = Resolver::own) : ConductorTest(small_limits(), devices(resolver)) {
+        now = kSecond;
         shared.frames[0] = std::make_unique<io::FrameRing>(64);
         announced = port.frames;
         port.frames.clear();
@@ -62,7 +63,6 @@ protected:
         for (; now < end; now += kSecond / 4) conductor.service(now);
     }
     uint32_t pd_ = pd();
-    Nanos now = kSecond;
     std::vector<neighbour::Frame> announced;
 };
 
@@ -114,7 +114,7 @@ TEST_F(NeighboursTest, AQpGoesToRtrWhenTheMacIsKnown) {
 TEST_F(NeighboursTest, ASessionThatEndsWaitsForNothing) {
     conductor.service(now);
     ASSERT_TRUE(waits(Op::create_ah, ah_to(kThem4)));
-    conductor.close_session(session);
+    close(session);
     run_until(now + 5 * kSecond);
     uint32_t s = 0;
     Reply reply;
@@ -190,7 +190,7 @@ TEST_F(NeighboursTest, AddressesComeAndGoAndKeepTheirIndex) {
     EXPECT_EQ(platform.asyncs[0], (std::pair<uint32_t, uint32_t>{session, kGidChange}));
     EXPECT_FALSE(conductor.set_addresses(0, some)) << "nothing new";
     EXPECT_EQ(platform.asyncs.size(), 1u);
-    conductor.close_session(elsewhere);
+    close(elsewhere);
 }
 
 TEST_F(NeighboursTest, LinkChangesReachPortStateAndPrograms) {
@@ -207,7 +207,7 @@ TEST_F(NeighboursTest, LinkChangesReachPortStateAndPrograms) {
     EXPECT_TRUE(conductor.set_link(0, true, 2048));
     const std::vector<std::pair<uint32_t, uint32_t>> told{{session, kPortError}, {session, kPortActive}};
     EXPECT_EQ(platform.asyncs, told) << "sessions of that device only, and not of an MTU";
-    conductor.close_session(elsewhere);
+    close(elsewhere);
 }
 
 template <class T>
@@ -249,10 +249,12 @@ TEST_F(KernelNeighboursTest, TheKernelIsAskedAndTheGatewayTaken) {
     ASSERT_EQ(platform.solicited.size(), 1u);
     EXPECT_EQ(platform.solicited[0], kGateway);
     EXPECT_TRUE(port.frames.empty()) << "rocid itself is silent";
-    conductor.neighbour_heard(0, kGateway, kThem);
+    conductor.neighbour_heard(0, kGateway, kThem, now);
     conductor.service(++now);
     EXPECT_EQ(late_error(), 0);
-    conductor.neighbour_gone(0, kGateway);
+    now += 100 * kSecond;  // the kernel's report is the first event of the conductor after a long time
+    conductor.neighbour_gone(0, kGateway, now);
+    conductor.service(now);
     EXPECT_EQ(call(Op::create_ah, ah_to(kFar)).error, ETIMEDOUT);
     platform.route_error = ENETUNREACH;
     EXPECT_EQ(call(Op::create_ah, ah_to(kFar)).error, ENETUNREACH);

@@ -158,7 +158,7 @@ TEST_F(SessionTest, UnknownSession) {
     const Result r = send(conductor, 9999, packet(Op::hello, bytes_of(good_hello())));
     EXPECT_EQ(r.error, ENOTCONN);
     EXPECT_TRUE(r.closed);
-    conductor.close_session(9999);
+    close(9999);
 }
 
 TEST_F(SessionTest, SessionNumbersAreNotReused) {
@@ -166,7 +166,7 @@ TEST_F(SessionTest, SessionNumbersAreNotReused) {
     for (int i = 0; i < 100; ++i) {
         const uint32_t s = conductor.open_session({});
         EXPECT_TRUE(seen.insert(s).second);
-        conductor.close_session(s);
+        close(s);
     }
 }
 
@@ -288,7 +288,7 @@ TEST_F(SessionTest, ClosingTakesEverythingBackInOrder) {
     EXPECT_EQ(conductor.totals().mapped_bytes, 1u << 20);
 
     port.log.clear();
-    conductor.close_session(session);
+    close(session);
     EXPECT_EQ(shared.qps.find(made.qpn), nullptr);
     EXPECT_EQ(shared.keys.find(Key{lkey}), nullptr);
     EXPECT_EQ(shared.ahs.find(ah), nullptr);
@@ -315,7 +315,7 @@ protected:
 TEST_F(FewSessions, TheLimitHolds) {
     EXPECT_NE(connect(), abi::kNoHandle);
     EXPECT_EQ(connect(), abi::kNoHandle);
-    conductor.close_session(session);
+    close(session);
     EXPECT_NE(connect(), abi::kNoHandle);
 }
 

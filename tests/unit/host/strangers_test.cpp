@@ -237,7 +237,7 @@ TEST_F(SlowRate, NewSessionsCountAndAreRefusedToAUserWhoHasToWaitForLong) {
     constexpr Nanos kSecond = 1'000'000'000, kNow = 10 * kSecond;
     conductor.service(kNow);
     int opened = 0;
-    for (uint32_t s = connect(); s != abi::kNoHandle && opened < 100; s = connect(), ++opened) conductor.close_session(s);
+    for (uint32_t s = connect(); s != abi::kNoHandle && opened < 100; s = connect(), ++opened) close(s);
     EXPECT_GT(opened, 20) << "a debt of a second";
     EXPECT_LE(opened, 40);
     EXPECT_NE(connect(1001), abi::kNoHandle);
@@ -294,12 +294,12 @@ protected:
     ManyUsers() : ConductorTest(limits()) {}
     /// Each user, one after the other, opens a session, is refused a second session, and closes the first session.
     void come_and_go(Nanos pause) {
-        Nanos now = 10 * kSecond;
+        now = 10 * kSecond;
         for (uint32_t uid = kFirst; uid < kFirst + kUsers; ++uid, now += pause) {
             conductor.service(now);
             const uint32_t s = open(0, uid);
             EXPECT_EQ(connect(uid), abi::kNoHandle) << "limit sessions";
-            conductor.close_session(s);
+            close(s);
         }
     }
 };
@@ -321,8 +321,8 @@ TEST_F(ManyUsers, UsersWithoutSessionsAndDebtsAreForgotten) {
 TEST_F(ManyUsers, AUserWithADebtIsKept) {
     come_and_go(0);
     EXPECT_GE(conductor.users(), kUsers);
-    for (uint32_t s = connect(kFirst); s != abi::kNoHandle; s = connect(kFirst)) conductor.close_session(s);
-    for (uint32_t uid = 10'000; uid < 13'000; ++uid) conductor.close_session(connect(uid));
+    for (uint32_t s = connect(kFirst); s != abi::kNoHandle; s = connect(kFirst)) close(s);
+    for (uint32_t uid = 10'000; uid < 13'000; ++uid) close(connect(uid));
     EXPECT_EQ(connect(kFirst), abi::kNoHandle) << "a debt of a second";
 }
 
