@@ -360,8 +360,8 @@ private:
     }
     void on_step(Link&, const abi::CmEventReply&) override {}
     void advance(Link& link) {
+        if (link.step == Step::ended) return leave(link);
         if (link.step == Step::requested && rng_.chance(0.3)) answer(link);
-        if (link.step == Step::ended) leave(link);
     }
     void answer(Link& link) {
         if (!strict_ && (rng_.chance(0.1) || !has_place())) {

@@ -185,6 +185,10 @@ public:
     void act() override {
         for (uint32_t side : {0u, 1u}) programs_[side]->act(*programs_[1 - side]);
         if (finished() || world().now() < next_) return;
+        // Clang accepts these functions only in a function of the class, where the class is complete.
+        using Step = void (*)(Endings&);
+        static constexpr Step kSteps[kPhases] = {[](Endings& e) { e.end(); }, [](Endings& e) { e.reset(); },
+                                                 [](Endings& e) { e.join(); }};
         kSteps[phase_](*this);
         phase_ = (phase_ + 1) % kPhases;
         next_ = world().now() + (phase_ == 0 ? rng_.below(400'000) : kRest);
@@ -258,9 +262,6 @@ private:
     std::set<uint32_t> renewed_;
     uint64_t life_ = 0;
     uint32_t endings_ = 0;
-    using Step = void (*)(Endings&);
-    static constexpr Step kSteps[kPhases] = {[](Endings& e) { e.end(); }, [](Endings& e) { e.reset(); },
-                                             [](Endings& e) { e.join(); }};
     uint32_t phase_ = 0;  ///< number of the next step
     Nanos next_ = 0;
 };
