@@ -51,7 +51,7 @@ public:
         : engine_(engine),
           clock_(clock),
           policy_(policy),
-          spin_(policy.spin, Nanos(kSpinCalls * abi::syscall_ns())),
+          spin_(policy.spin, abi::syscall_ns()),
           sleeping_for_clients_(sleeping_for_clients),
           events_(events),
           epoch_(epoch) {}
@@ -108,8 +108,6 @@ private:
     /// Largest number of rounds without work before a yield. With `adaptive`, the lcore yields earlier if another thread needs
     /// the CPU.
     static constexpr uint32_t kMostLooks = 64;
-    /// Lower limit of SpinTime's longest time, as a number of system calls without effect.
-    static constexpr uint64_t kSpinCalls = 1000;
     /// Largest number of commands per round, so that many commands do not delay packets.
     static constexpr uint32_t kMostCommands = 4;
 

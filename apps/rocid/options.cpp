@@ -53,7 +53,7 @@ constexpr Option kOptions[] = {
      ROCI_TEXT(engine.idle)},
     {"engine", "spin_us", Kind::count, "50", 0, 1000000, "",
      "adaptive, backoff: microseconds without work before an engine sleeps. adaptive: after a short sleep, up to four times as "
-     "long.",
+     "long, and longer on a slow processor.",
      ROCI_COUNT(engine.spin_us)},
     {"engine", "max_sleep_us", Kind::count, "10000", 10, 1000000, "",
      "Longest sleep of an engine in microseconds. With idle = \"adaptive\" this limit applies only to an engine with a "

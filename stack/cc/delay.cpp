@@ -11,10 +11,10 @@
 // do not shrink the window any more, until a round trip shows that the queue is short. If the queue becomes shorter without a
 // cut by this QP, another flow has lost a packet and reduced its window. A contended QP then reduces its window too. Otherwise
 // the QP would take the share that the other flow has given up, because a full queue seldom drops packets of both flows.
-// If the queue becomes empty, the window grows by a half per round trip, as in slow start, up to the window before the last cuts.
-// Otherwise a link whose other flows have ended, or whose packets were lost, would be idle for hundreds of round trips.
-// A loss indicates congestion only if the queue is about as long as the longest measured queue. A shorter queue does not
-// overflow, because the same queue has held more packets before.
+// If the queue becomes empty, the window grows by a half per round trip, but at least by half a packet, until a round trip after
+// which the window is at least as large as before the last cuts. Otherwise a link whose other flows have ended, or whose packets
+// were lost, would be idle for hundreds of round trips. A loss indicates congestion only if the queue is about as long as the
+// longest measured queue. A shorter queue does not overflow, because the same queue has held more packets before.
 #include "cc/policies.hpp"
 
 namespace roci::cc {
@@ -143,7 +143,7 @@ void collect(Controller& c, State& s, const Limits& l, const Acked& a) {
 }
 
 uint32_t step(const Controller& c, const State& s, const Limits& l, uint32_t packets) {
-    if (s.slow_start) return packets * kFraction / 2;
+    if (s.slow_start) return packets * kFraction / 2;  // also below one packet: flows that have left the queue empty need more
     // The hosts, not queues, cause the long round trips. With small steps, the growth of the window would take hundreds of round
     // trips.
     if (swing_allowance(s, uint32_t(l.target)) != 0) return packets * kFraction / 4;

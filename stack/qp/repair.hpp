@@ -104,7 +104,8 @@ public:
     uint32_t loaded() const { return loaded_; }
     void begin(Nanos now) { began_ = uint32_t(now); }
     /// Records that packets from `begin` to before `end` are sent again. Returns true if the packet `begin` was not sent again
-    /// before. May return false for a packet that follows a packet which was sent again.
+    /// before. May return false for a packet that was not, if it follows a packet which was, or if the last repair was more than
+    /// 2^23 PSNs ago.
     bool is_first(Psn begin, Psn end) {
         const bool first = !repaired_ || begin.distance_from(newest_end_) >= 0;
         if (first || end.distance_from(newest_end_) > 0) newest_end_ = end;

@@ -81,7 +81,7 @@ void later_request_lost(Context& ctx, Qp& qp, Psn psn);
 void repeat_reported(Context& ctx, Qp& qp);
 /// Called when a loss report shows that the packet `newest` has arrived. Measures the round trip with the packet whose send time
 /// is known and that was sent last before `newest`, or with `newest` itself. A cumulative ACK behind a missing packet comes only
-/// after the repair.
+/// after the repair. If the report was sent when a time limit expired, the measured time includes this limit.
 void measure_reported(Context& ctx, Qp& qp, Psn newest);
 /// Called after an acknowledgement. Ends a measurement of the round trip. If the acknowledgement completes a repair, determines
 /// what the repair shows about the peer.

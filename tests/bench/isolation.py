@@ -206,8 +206,8 @@ class Row:
             if self.died or any(None in r for r in runs):
                 print(f"| {self.name} | {victim} | {'the attacker ended by itself' if self.died else 'a program failed'} | | | | | |", flush=True)
                 continue
-            # The p99 of a round is either some 20 us or some 2 ms, as the scheduler places the threads. The median of such a figure
-            # depends on chance, whatever the number of rounds.
+            # The p99 of a round is either some 20 us or some 2 ms, as the scheduler places the threads. The median of a
+            # few such figures depends on chance.
             alone, anchor, figure = map(statistics.fmean, runs)
             mine, theirs = (statistics.fmean(self.cpus[place]) for place in ("attacked", "computing"))
             reached += good(figure, anchor)

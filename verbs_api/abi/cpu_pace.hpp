@@ -47,7 +47,7 @@ public:
             return;
         }
         patience_ = 0;
-        if (ns < std::max(kTimeSlice, kSliceCalls * syscall_ns)) {
+        if (ns < std::clamp(kSliceCalls * syscall_ns, kTimeSlice, kLongestSlice)) {
             next_sleeps_ = kFewestSleeps;
             return;
         }
@@ -63,9 +63,11 @@ public:
     /// A yield of at least this many nanoseconds means that a busy program used up a scheduler's time slice. A round of an engine
     /// is shorter. The work of a program between two polls is shorter too.
     static constexpr uint64_t kTimeSlice = 400'000;
-    /// On a slow processor, for example an emulated one, a round takes longer. So a time slice also takes at least as long as this
-    /// number of system calls without effect.
+    /// On a slow processor, for example an emulated one, a round takes longer. So a time slice also takes at least as long as
+    /// this number of system calls without effect.
     static constexpr uint64_t kSliceCalls = 4'000;
+    /// Where system calls are slow but the processor is not, time slices have the usual length of 2 to 4 ms.
+    static constexpr uint64_t kLongestSlice = 2'000'000;
     static constexpr uint32_t kFewestSleeps = 64, kMostSleeps = 16384;
 
 private:

@@ -135,11 +135,11 @@ Group* find_group(Id& id, uint32_t handle) {
     return g;
 }
 
-/// Called at the end of file of the channel's socket. If rocid has ended, returns -1 with EIO. Otherwise another thread has
-/// destroyed the channel. In this case the function never returns, because a read from a destroyed channel of the kernel does not
-/// return either, and programs depend on this behaviour. To distinguish the two cases, the function sends the request
-/// list_devices. This request fails with EIO only if rocid has ended. A request with the handle of the destroyed channel would
-/// log an error.
+/// Called at the end of file of the channel's socket, or if the channel does not exist any more. If rocid has ended, returns -1
+/// with EIO. Otherwise another thread has destroyed the channel. In this case the function never returns, because a read from a
+/// destroyed channel of the kernel does not return either, and programs depend on this behaviour. To distinguish the two cases,
+/// the function sends the request list_devices. This request fails with EIO only if rocid has ended. A request with the handle of
+/// the destroyed channel would log an error.
 int ended() {
     abi::ListDevicesReply unused{};
     if (service().call(Op::list_devices, abi::Empty{}, unused) == EIO) return fail(EIO);
@@ -156,6 +156,7 @@ int fetch(rdma_event_channel* channel, abi::CmEventReply& reply) {
     if (n == 0) return ended();
     const int error = service().call(Op::cm_get_event, abi::HandleRequest{handle, 0}, reply);
     if (error == 0 || error == EAGAIN) return error;
+    if (error == ENOENT) return ended();  // another thread has destroyed the channel since read() returned
     return fail(error);
 }
 

@@ -90,6 +90,21 @@ TEST_F(Delay, WithAnEmptyQueueTheWindowQuicklyReturnsToTheOneBeforeTheCuts) {
     EXPECT_LE(window(c, l), again + again / 2 + 2) << "above this window it grows slowly";
 }
 
+/// The limit of the fast growth is as old as the other measurements.
+TEST_F(Delay, AfterAnIdleTimeTheWindowGrowsAsThatOfANewQp) {
+    rounds(6, kEmpty);
+    rounds(12, 400'000);
+    ASSERT_LT(window(c, l), 3u);
+    now += 1'000'000'000;
+    begin_turn(c, s, l, {now, 64, true});
+    c.window = (l.first_window * kFraction) & 0xffffff;
+    s.slow_start = true;
+    for (const uint32_t expected : {2u, 3u, 4u, 6u, 9u}) {
+        EXPECT_EQ(window(c, l), expected);
+        round(kEmpty);
+    }
+}
+
 TEST_F(Delay, ASingleLongRoundTripIsChance) {
     rounds(6, kEmpty);
     const uint32_t before = window(c, l);

@@ -220,12 +220,16 @@ TEST(SpinTime, GrowsWhileSleepsAreShortAndEndsWithALongSleep) {
 }
 
 TEST(SpinTime, GrowsLongerOnASlowProcessor) {
-    SpinTime spin(50, 1000);
-    for (int i = 0; i < 5; ++i) spin.slept(999);
+    SpinTime usual(50, SpinTime::kUsualSyscall), spin(50, 5 * SpinTime::kUsualSyscall);
+    for (int i = 0; i < 5; ++i) {
+        usual.slept(199);
+        spin.slept(999);
+    }
+    EXPECT_EQ(usual.get(), 200u);
     EXPECT_EQ(spin.get(), 1000u);
     spin.slept(1000);
     EXPECT_EQ(spin.get(), 50u);
-    SpinTime none(0, 1000);  // the configuration forbids polling
+    SpinTime none(0, 5 * SpinTime::kUsualSyscall);  // the configuration forbids polling
     none.slept(1);
     EXPECT_EQ(none.get(), 0u);
 }

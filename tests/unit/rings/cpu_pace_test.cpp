@@ -87,12 +87,14 @@ TEST_F(Pace, BesideABusyProgramItSleepsAndSeldomTriesAYield) {
 }
 
 TEST_F(Pace, ASlowProcessorNeedsLongerForAHandOver) {
-    constexpr uint64_t kSlowSyscall = 1000;
+    constexpr uint64_t kSlowSyscall = 400;
     looks_before(Way::yield);
     pace.yielded(CpuPace::kSliceCalls * kSlowSyscall - 1, kSlowSyscall);
     EXPECT_EQ(pace.in_vain(), Way::yield);
     pace.yielded(CpuPace::kSliceCalls * kSlowSyscall, kSlowSyscall);
     EXPECT_EQ(sleeps_in_a_row(), CpuPace::kFewestSleeps);
+    pace.yielded(CpuPace::kLongestSlice, 100 * kSlowSyscall);  // only system calls are slow
+    EXPECT_EQ(pace.in_vain(), Way::sleep);
 }
 
 TEST_F(Pace, WhenTheBusyProgramIsGoneItYieldsAgain) {
