@@ -143,7 +143,7 @@ void collect(Controller& c, State& s, const Limits& l, const Acked& a) {
 }
 
 uint32_t step(const Controller& c, const State& s, const Limits& l, uint32_t packets) {
-    if (s.slow_start) return packets * kFraction / 2;  // also below one packet: flows that have left the queue empty need more
+    if (s.slow_start) return packets * kFraction / 2;  // half a packet per ACK, also below one packet
     // The hosts, not queues, cause the long round trips. With small steps, the growth of the window would take hundreds of round
     // trips.
     if (swing_allowance(s, uint32_t(l.target)) != 0) return packets * kFraction / 4;

@@ -34,7 +34,7 @@ void narrow_fixed(Controller& c, State&, const Limits&, Nanos);
 
 // ---- delay.cpp
 inline constexpr uint32_t kMostCut = 2;  ///< largest divisor of the window for one cut; see also kMostLossCut
-/// Sets the window to `to`, but at least to kLeastWindow, and ends slow start.
+/// Sets the window to `to`, but at least to kLeastWindow, and ends slow start. Remembers the window before the cut.
 void cut_delay(Controller& c, State& s, Nanos now, uint32_t to);
 uint32_t begin_delay(Controller& c, State& s, const Limits& l, const Turn& t);
 void sent_delay(Controller& c, State& s, const Limits& l, Nanos now, uint32_t bytes);

@@ -16,7 +16,7 @@ void forget_if_idle(Controller& c, State& s, const Limits& l, const Turn& t) {
     s.contended = false;
     s.vain_cuts = s.excused = 0;
     s.bytes = s.queue = s.queued = 0;
-    s.rate = 0;  // dcqcn has no rate here; delay: full_window()
+    s.rate = 0;  // full_window() of delay; dcqcn calls this function only without a rate
     s.last = 0;
     begin_round(s, t.now);
     if (c.window <= l.first_window * kFraction) return;

@@ -81,7 +81,7 @@ bool Patience::repeated(Psn psn) {
         if (!s.valid || s.psn != psn) continue;
         s.valid = false;
         calm_ = 0;
-        // One second copy may have another reason: the peer has repeated the frame twice. So a limit grows at most to its double.
+        // One second copy is no proof, because the peer may have sent the frame again twice. So a limit at most doubles.
         places_ = std::max(places_, std::min({kMost, uint16_t(s.places + s.places / 4 + 1), uint16_t(2 * places_)}));
         if (s.lateness >= wait_) wait_ = std::min({kLongest, s.lateness + s.lateness / 4, 2 * wait_});
         return true;

@@ -37,7 +37,7 @@ void begin_repair(Context& ctx, Qp& qp, Cause cause, uint32_t psns) {
     r.cause = cause;
     r.begin = rq.window.acked();
     r.end = r.begin + rq.window.lost();
-    r.is_first = qp.repair_time.is_first(r.begin, r.end);
+    r.is_first = qp.repair_time.record_repeated(r.begin, r.end);
     r.highest = rq.window.next();
     const SendRecord* last = record_at(rq.queue.oldest(), r.end - 1);
     r.by_response = last != nullptr && needs_response(last->kind);

@@ -106,7 +106,7 @@ public:
     /// Records that packets from `begin` to before `end` are sent again. Returns true if the packet `begin` was not sent again
     /// before. May return false for a packet that was not, if it follows a packet which was, or if the last repair was more than
     /// 2^23 PSNs ago.
-    bool is_first(Psn begin, Psn end) {
+    bool record_repeated(Psn begin, Psn end) {
         const bool first = !repaired_ || begin.distance_from(newest_end_) >= 0;
         if (first || end.distance_from(newest_end_) > 0) newest_end_ = end;
         repaired_ = true;
@@ -129,7 +129,7 @@ public:
 private:
     static constexpr uint64_t kLongest = 1u << 30;
     uint32_t began_ = 0, loaded_ = 0;
-    Psn newest_end_;  ///< the highest `end` of is_first()
+    Psn newest_end_;  ///< the highest `end` of record_repeated()
     bool repaired_ = false;
 };
 

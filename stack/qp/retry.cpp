@@ -40,7 +40,7 @@ void roll_back(Context& ctx, Qp& qp) {
         missing_go_back(ctx, qp);
         forget_report(qp);
     }
-    (void)qp.repair_time.is_first(rq.window.acked(), rq.window.highest_sent());  // all these packets are sent again
+    qp.repair_time.record_repeated(rq.window.acked(), rq.window.highest_sent());
     rq.window.go_back();
     rq.round_trip.abort();
     qp.send_times.clear();

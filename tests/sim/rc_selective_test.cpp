@@ -22,6 +22,18 @@ struct Selective : PuppetTest {
         puppet.send_ack(psn, 1);
         ASSERT_EQ(a.wait_status(), WcStatus::success);
     }
+    /// Measures one round trip of about `trip`, then sends packets 0x101 to 0x108 and loses 0x102 with its repair. A probe
+    /// follows.
+    void lose_after_a_round_trip(Nanos trip) {
+        path.timeout = 18;  // about one second
+        join();
+        write(1);
+        world.run_for(trip);
+        puppet.send_ack(0x100, 1);
+        ASSERT_EQ(a.wait_status(), WcStatus::success);
+        write(8);
+        lose_with_repair(0x102, 1, 10'000'000);
+    }
     /// Reports the packet as missing and does not acknowledge the repeated packet. Expects a probe within `most`.
     void lose_with_repair(uint32_t psn, uint32_t msn, Nanos most = 1'000'000) {
         puppet.send_ack(psn, msn, kNakSequence);
@@ -142,14 +154,7 @@ TEST_F(Selective, TheAnswerToAProbeReportsThePacketWhoseNakWasLost) {
 
 // The only round trip was measured while queues were long. All later round trips lose a packet.
 TEST_F(Selective, ARepairAfterAProbeShowsThatTheRoundTripIsShort) {
-    path.timeout = 18;  // about one second
-    join();
-    write(1);
-    world.run_for(1'000'000);
-    puppet.send_ack(0x100, 1);
-    ASSERT_EQ(a.wait_status(), WcStatus::success);
-    write(8);
-    lose_with_repair(0x102, 1, 10'000'000);
+    lose_after_a_round_trip(1'000'000);
     for (const uint32_t lost : {0x104u, 0x106u}) {
         puppet.send_ack(lost, 1, kNakSequence);
         ASSERT_EQ(psns(puppet.listen(10'000)), range(lost, 1));
@@ -166,14 +171,7 @@ TEST_F(Selective, ARepairAfterAProbeShowsThatTheRoundTripIsShort) {
 /// since the second one is not a round trip. A round trip that is too short would make every later packet seem to wait in a
 /// queue.
 TEST_F(Selective, ASecondRepairOfAPacketMeasuresNoRoundTrip) {
-    path.timeout = 18;  // about one second
-    join();
-    write(1);
-    world.run_for(100'000);
-    puppet.send_ack(0x100, 1);
-    ASSERT_EQ(a.wait_status(), WcStatus::success);
-    write(8);
-    lose_with_repair(0x102, 1, 10'000'000);
+    lose_after_a_round_trip(100'000);
     const uint32_t shortest = times().shortest();
     ASSERT_GT(shortest, 90'000u);
     puppet.send_ack(0x104, 1, kNakSequence);

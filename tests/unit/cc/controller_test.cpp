@@ -90,7 +90,7 @@ TEST_F(Delay, WithAnEmptyQueueTheWindowQuicklyReturnsToTheOneBeforeTheCuts) {
     EXPECT_LE(window(c, l), again + again / 2 + 2) << "above this window it grows slowly";
 }
 
-/// The limit of the fast growth is as old as the other measurements.
+/// After an idle time the QP forgets its measurements, and with them the limit of the fast growth.
 TEST_F(Delay, AfterAnIdleTimeTheWindowGrowsAsThatOfANewQp) {
     rounds(6, kEmpty);
     rounds(12, 400'000);

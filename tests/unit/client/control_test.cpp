@@ -325,8 +325,7 @@ ibv_grh ipv4_grh(uint8_t undefined) {
 TEST_F(Client, AddressOfASenderIsReadFromTheDatagram) {
     ibv_wc wc{};
     wc.wc_flags = IBV_WC_GRH;
-    // The undefined first byte 0x60 looks like the version of an IPv6 header. So the library must recognise the IPv4
-    // header by its checksum.
+    // The undefined first byte 0x60 looks like IPv6. So the library must recognise the IPv4 header by its checksum.
     for (uint8_t undefined : {uint8_t{0x00}, uint8_t{0x60}, uint8_t{0x45}}) {
         ibv_grh grh = ipv4_grh(undefined);
         ibv_ah_attr attr{};

@@ -107,5 +107,13 @@ inline bool offer(io::Port& port, const std::string& bytes) {
     port.tx_free(&f, 1);
     return false;
 }
+/// Receives and frees all frames in bursts of at most `burst`. Returns their numbers.
+inline std::vector<uint32_t> receive_all(io::Port& p, unsigned burst = 8) {
+    std::vector<uint32_t> got;
+    io::RxFrame f[64];
+    for (unsigned n; (n = p.rx_burst(f, burst)) != 0; p.rx_free(f, n))
+        for (unsigned i = 0; i < n; ++i) got.push_back(number_of({reinterpret_cast<const char*>(f[i].data), f[i].length}));
+    return got;
+}
 
 }  // namespace roci::pmd

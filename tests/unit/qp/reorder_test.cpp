@@ -135,8 +135,8 @@ TEST(Patience, GrowsWhenWhatWasAskedForComesTwice) {
     EXPECT_EQ(p.wait(), 62'500u);
 }
 
-/// The peer may have sent a lost frame again twice. The second copy then looks like the proof that the first copy was late. With
-/// the limits of such a frame, a QP would recognise later losses only after milliseconds.
+/// A peer may send a lost frame again twice. Then both copies arrive, although the first copy was not late. If one such frame set
+/// the limits, the QP would recognise later losses only after milliseconds.
 TEST(Patience, OneSecondCopyAtMostDoublesALimit) {
     Patience p;
     p.arrived(Psn(7), 100, 1'500'000);
