@@ -59,6 +59,12 @@ struct RemoveQp {
     int error = 0;
 };
 
+/// Sends the posted requests of a QP, up to the same limit as RemoveQp.
+struct SendPosted {
+    qp::Qp* qp = nullptr;
+    bool more = false;  ///< out: the QP has further requests that could be sent now
+};
+
 struct AddSrq {
     qp::Srq* srq = nullptr;
     int error = 0;
@@ -106,8 +112,8 @@ struct Barrier {};
 
 /// A command to an engine. If an operation has results, the command is a pointer to its struct, and the conductor keeps the
 /// struct until the command is done. Other operations are stored in the command by value.
-using Command = std::variant<AttachSession*, DetachSession*, AddQp*, ModifyQp*, QueryQp*, MoveQp*, RemoveQp*, AddSrq*, ModifySrq*,
-                             QuerySrq*, ResizeSrq*, RemoveSrq*, ResizeCq*, SendFrame*, SendGsi, Barrier>;
+using Command = std::variant<AttachSession*, DetachSession*, AddQp*, ModifyQp*, QueryQp*, MoveQp*, RemoveQp*, SendPosted*,
+                             AddSrq*, ModifySrq*, QuerySrq*, ResizeSrq*, RemoveSrq*, ResizeCq*, SendFrame*, SendGsi, Barrier>;
 
 /// Calls `f` with the struct of the operation.
 template <class F>

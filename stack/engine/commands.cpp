@@ -79,6 +79,10 @@ void run(Impl& e, RemoveQp& c) {
     qp::detach(e.ctx, *c.qp);
     leave_session(e, *c.qp);
 }
+void run(Impl& e, SendPosted& c) {
+    e.send_last_requests(*c.qp);
+    c.more = e.has_last_requests(*c.qp);
+}
 qp::Srq** tag_slot(Impl& e, const qp::Srq& srq) {
     Session* s = e.sessions.find(srq.spec.session);
     if (s == nullptr) return nullptr;
@@ -133,6 +137,7 @@ bool quiet(const Impl&, const AddQp&) { return true; }
 bool quiet(const Impl&, const QueryQp&) { return true; }
 bool quiet(const Impl&, const QuerySrq&) { return true; }
 bool quiet(const Impl& e, const RemoveQp& c) { return !owes_responses(*c.qp) && !e.has_last_requests(*c.qp); }
+bool quiet(const Impl& e, const SendPosted& c) { return !e.has_last_requests(*c.qp); }
 
 }  // namespace
 

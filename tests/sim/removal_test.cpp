@@ -125,6 +125,25 @@ TEST_F(Removal, ADatagramWithoutItsAddressHandleOrMemoryIsNotSent) {
     expect_arrival(7);
 }
 
+/// A program destroys an address handle at once after the posts. Its library sends what is posted first.
+TEST_F(Removal, PostedDatagramsAreSentBeforeTheirAddressHandleIsDestroyed) {
+    Qp& q = another(a, 256);
+    SendWr w = datagram(1, 100);
+    w.ah = a.client.create_ah(a.pd, b.client.self(ub));
+    for (int i = 0; i < 100; ++i) ASSERT_TRUE(a.client.post_send(q, w));
+    uint32_t calls = 0;
+    abi::SendPostedReply reply{.more = 1, .reserved = 0};
+    for (; reply.more != 0 && calls < 100; ++calls) {
+        ASSERT_EQ(a.client.try_call(abi::Op::send_posted, abi::HandleRequest{q.handle, 0}, reply), 0);
+        EXPECT_LE(sent_by(world), kMost + calls) << "the budget of a round, then one frame per call";
+    }
+    ASSERT_EQ(a.client.try_call(abi::Op::destroy_ah, abi::HandleRequest{w.ah, 0}), 0);
+    world.run_idle();
+    EXPECT_EQ(sent_by(world, q.qpn), 100u);
+    for (const auto& wc : a.wait(100)) EXPECT_EQ(wc.status, WcStatus::success);
+    EXPECT_EQ(a.client.try_call(abi::Op::send_posted, abi::HandleRequest{9999, 0}, reply), ENOENT);
+}
+
 /// A removed QP does not wait for an access to memory that its owner could delay without limit.
 TEST_F(Removal, ADatagramInSlowMemoryIsNotSent) {
     Mr& slow = a.client.reg_mr(a.pd, 4096, {.slow = true});

@@ -89,10 +89,11 @@ enum class Op : uint16_t {
     cm_write_event,
     start_capture,  ///< reply fd: read end of a pipe, to which rocid writes pcapng until the capture or the session ends
     stop_capture,
-    open_qp,    ///< reply: HandleReply; destroy_qp frees the handle
-    counters,   ///< reply fd: memfd of the counter page (counter_page.hpp)
-    why,        ///< reply fd: memfd with the text of `roci why`
-    add_chunk,  ///< request fd: a new memfd for queues; reply: HandleReply, the number of the chunk
+    open_qp,      ///< reply: HandleReply; destroy_qp frees the handle
+    counters,     ///< reply fd: memfd of the counter page (counter_page.hpp)
+    why,          ///< reply fd: memfd with the text of `roci why`
+    add_chunk,    ///< request fd: a new memfd for queues; reply: HandleReply, the number of the chunk
+    send_posted,  ///< the request is HandleRequest with a QP; the reply is SendPostedReply
     last_op,
 };
 
@@ -425,6 +426,10 @@ struct CreateAhRequest {
     uint32_t pd;
     uint32_t reserved;
     AhAttr attr;
+};
+struct SendPostedReply {
+    uint32_t more;  ///< 1: the QP has further requests that could be sent now
+    uint32_t reserved;
 };
 struct McastRequest {
     uint32_t qp;

@@ -79,6 +79,7 @@ inline constexpr const char* kOpNames[] = {
     "counters",
     "why",
     "add_chunk",
+    "send_posted",
 };
 static_assert(std::size(kOpNames) == size_t(Op::last_op));
 

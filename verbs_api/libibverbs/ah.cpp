@@ -3,6 +3,8 @@
 #include <netinet/in.h>
 
 #include <array>
+#include <chrono>
+#include <vector>
 
 #include "context.hpp"
 
@@ -72,6 +74,35 @@ int reply_address(ibv_context* context, uint8_t port, const ibv_gid& from, const
     return 0;
 }
 
+/// Returns true if a request of the QP may still be in the send queue. Also returns true while a thread posts.
+bool has_outstanding_sends(Qp& qp) {
+    if (!qp.sq_lock.try_lock()) return true;
+    const bool any = qp.sq.free_slots() != qp.sq.depth;
+    qp.sq_lock.unlock();
+    return any;
+}
+
+/// Sends the posted datagrams of all QPs of the protection domain, because they may use an address handle that is destroyed
+/// next. A NIC copies the address at the post, but rocid reads the address when it sends the datagram. Waits for at most
+/// kLongestSend, for example if a slow port is full.
+void send_posted(Context& c, uint32_t pd) {
+    using Clock = std::chrono::steady_clock;
+    constexpr auto kLongestSend = std::chrono::seconds(1);
+    std::vector<uint32_t> senders;
+    c.qp_events.any([&](Qp& qp) {
+        const ibv_qp& p = *qp.base();
+        if (p.qp_type == IBV_QPT_UD && p.pd->handle == pd && has_outstanding_sends(qp)) senders.push_back(p.handle);
+        return false;
+    });
+    const auto end = Clock::now() + kLongestSend;
+    for (const uint32_t qp : senders) {
+        roci::abi::SendPostedReply reply{.more = 1, .reserved = 0};
+        while (reply.more != 0 && Clock::now() < end) {
+            if (c.call(roci::abi::Op::send_posted, roci::abi::HandleRequest{qp, 0}, reply) != 0) return;
+        }
+    }
+}
+
 }  // namespace
 }  // namespace roci::client
 
@@ -120,7 +151,9 @@ ibv_ah* ibv_create_ah_from_wc(ibv_pd* pd, ibv_wc* wc, ibv_grh* grh, uint8_t port
 }
 
 int ibv_destroy_ah(ibv_ah* p) {
-    if (const int err = Context::from(p->context)->destroy(roci::abi::Op::destroy_ah, p->handle); err != 0) return err;
+    Context& c = *Context::from(p->context);
+    if (!c.inherited) send_posted(c, p->pd->handle);
+    if (const int err = c.destroy(roci::abi::Op::destroy_ah, p->handle); err != 0) return err;
     delete Ah::from(p);
     return 0;
 }

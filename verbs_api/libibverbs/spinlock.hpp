@@ -17,6 +17,7 @@ public:
         if (elided_) return;
         while (held_.exchange(true, std::memory_order_acquire)) wait();
     }
+    bool try_lock() { return elided_ || !held_.exchange(true, std::memory_order_acquire); }
     void unlock() {
         if (!elided_) held_.store(false, std::memory_order_release);
     }

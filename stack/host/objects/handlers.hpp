@@ -59,6 +59,7 @@ void free_resources(State&, Srq&);  ///< frees the engine's object and the numbe
 Outcome create_qp(Call&);
 Outcome query_qp(Call&);
 Outcome destroy_qp(Call&);
+Outcome send_posted(Call&);
 /// Removes the QP from its engine. Returns false if an access to slow memory (mem/slow_memory.hpp) by the QP is in progress. The
 /// caller must then retry.
 [[nodiscard]] bool retire(State&, Qp&);

@@ -219,6 +219,15 @@ Outcome destroy_qp(Call& c) {
     return done();
 }
 
+Outcome send_posted(Call& c) {
+    Qp* qp;
+    if (Outcome o = look_up(c.session.qps, c.in<abi::HandleRequest>().handle, "QP", qp); o.failed()) return o;
+    engine::SendPosted command{.qp = qp->engine_side.get()};
+    c.state.execute(qp->spec().engine, command);
+    c.answer(abi::SendPostedReply{.more = command.more});
+    return done();
+}
+
 bool retire(State& state, Qp& qp) {
     state.shared.qps.clear(qp.spec().qpn.value);
     return state.execute(qp.spec().engine, engine::RemoveQp{.qp = qp.engine_side.get()}) != EAGAIN;

@@ -106,6 +106,7 @@ constexpr Entry kOps[] = {
     {Op::counters, op<abi::Empty>(counters, Stage::greeted)},
     {Op::why, op<abi::WhyRequest>(why, Stage::greeted)},
     {Op::add_chunk, op<abi::AddChunkRequest>(add_chunk, Stage::device, 1)},
+    {Op::send_posted, op<abi::HandleRequest>(send_posted)},
 };
 
 /// Returns true if kOps contains all operations in the order of their numbers. find_op() uses the number as an index.

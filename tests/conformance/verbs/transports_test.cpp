@@ -131,6 +131,29 @@ TEST_F(Datagram, IsNoLongerThanTheMtu) {
     }
 }
 
+/// A program may destroy the address handle at once, because a NIC copies the address at the post. 1000 full datagrams take
+/// longer to send than the calls that destroy the handle.
+TEST_F(Transports, AnAddressHandleMayBeDestroyedAfterThePost) {
+    constexpr uint64_t kMany = 1000;
+    Shape ud;
+    ud.type = IBV_QPT_UD;
+    ud.send_wr = 1024;
+    ud.cqe = 1024;
+    connect(ud);
+    ibv_ah_attr attr = End::address_of(*b);
+    ibv_ah* ah = ibv_create_ah(a->pd, &attr);
+    ASSERT_NE(ah, nullptr);
+    for (uint64_t id = 0; id < kMany; ++id) {
+        ASSERT_EQ(a->post(IBV_WR_SEND, id, 0, 1024, [&](ibv_send_wr& wr) { wr.wr.ud = {ah, b->qp->qp_num, kQkey}; }), 0);
+    }
+    ASSERT_EQ(ibv_destroy_ah(ah), 0);
+    for (uint64_t id = 0; id < kMany; ++id) {
+        const ibv_wc wc = a->poll();
+        ASSERT_EQ(wc.status, IBV_WC_SUCCESS) << id;
+        ASSERT_EQ(wc.wr_id, id);
+    }
+}
+
 /// Tests of IBV_DEVICE_UD_IP_CSUM. The IPv4 packets are behind the 4-byte header of IP over InfiniBand (RFC 4391).
 class Checksums : public Datagram {
 protected:
