@@ -78,7 +78,8 @@ void require_ring_plugin() {
 
 }  // namespace
 
-MbufPool::MbufPool(const std::string& name, uint32_t count, int socket, uint32_t room) : room_(room != 0 ? room : kRoom) {
+MbufPool::MbufPool(const std::string& name, uint32_t count, int socket, uint32_t room)
+    : frames_(count), room_(room != 0 ? room : kRoom) {
     // Only one lcore allocates and frees mbufs. So the pool uses the ring for a single producer and a single consumer. The
     // mempool cache of kCache mbufs is in front of the ring, so the lcore reuses mbufs that are still in the processor's caches.
     require_ring_plugin();

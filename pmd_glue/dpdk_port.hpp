@@ -23,6 +23,8 @@ public:
     MbufPool(const MbufPool&) = delete;
 
     rte_mempool* get() const { return pool_; }
+    /// Returns the number of frames of the pool.
+    uint32_t frames() const { return frames_; }
     /// Returns the largest frame size in bytes.
     uint32_t room() const { return room_; }
     /// Returns the number of mbufs that are in use: the engine holds them, or a ring contains them. Mbufs in the lcore's mempool
@@ -32,7 +34,7 @@ public:
     static uint64_t bytes(uint32_t count, uint32_t room = 0);
 
 private:
-    const uint32_t room_;
+    const uint32_t frames_, room_;
     rte_mempool* pool_ = nullptr;
 };
 
@@ -61,6 +63,9 @@ public:
     unsigned tx_alloc(io::TxFrame* frames, unsigned count) override;
     unsigned tx_burst(io::TxFrame* frames, unsigned count) override;
     void tx_free(io::TxFrame* frames, unsigned count) override;
+
+    /// A quarter of the pool. The rest suffices for the rings of the port and for the frames that the engine sends.
+    uint32_t lends() const override { return pool_.frames() / 4; }
 
     /// Enables receive interrupts. The port must have been started with PortSetup::interrupts; see rx_interrupt().
     void before_sleep() override;

@@ -58,6 +58,7 @@ public:
     void tx_free(io::TxFrame* frames, unsigned count) override { inner_.tx_free(frames, count); }
     uint64_t next_event() const override;
     unsigned best_burst() const override { return inner_.best_burst(); }
+    uint32_t lends() const override { return inner_.lends(); }
 
     /// Any thread may read the counts.
     FaultCounts counts() const;

@@ -27,6 +27,7 @@ public:
     unsigned tx_burst(io::TxFrame* frames, unsigned count) override;
     void tx_free(io::TxFrame* frames, unsigned count) override { inner_.tx_free(frames, count); }
     unsigned best_burst() const override { return inner_.best_burst(); }
+    uint32_t lends() const override { return inner_.lends(); }
     uint64_t next_event() const override { return waiting() != 0 ? 0 : inner_.next_event(); }
 
     uint32_t waiting() const { return head_ - tail_; }

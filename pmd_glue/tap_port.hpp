@@ -86,6 +86,7 @@ public:
     void tx_free(io::TxFrame* frames, unsigned count) override { inner_.tx_free(frames, count); }
     uint64_t next_event() const override { return inner_.next_event(); }
     unsigned best_burst() const override { return inner_.best_burst(); }
+    uint32_t lends() const override { return inner_.lends(); }
 
 private:
     bool tx_one(Nanos now, io::TxFrame& frame);

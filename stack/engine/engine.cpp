@@ -16,6 +16,9 @@ namespace {
 constexpr uint8_t kLinger = 32;
 /// Limits per round: frames to send, and QPs to visit per run queue.
 constexpr uint32_t kRoundFrames = 64, kRoundVisits = 256;
+/// Limit of frames of a round after the detection of a loss (qp::loss_detected). The next round is long again, so that frequent
+/// losses do not make all rounds short.
+constexpr uint32_t kShortRoundFrames = 8;
 /// Limit of a round's cost if QPs of several users had turns within kSharedFor. A message of a user waits for the round in
 /// which frames of another user are sent and received. Therefore these rounds are shorter: 16 full packets, or kRoundFrames
 /// short packets.
@@ -80,7 +83,7 @@ Engine::Impl::Impl(const Config& c, qp::Shared& s, std::span<io::Port* const> p,
     ctx.slow = std::make_unique<qp::SlowMemory>(s.chunks);
     if (c.reorder_frames != 0)
         ctx.reorder =
-            std::make_unique<qp::ReorderPool>(s.chunks, qp::ReorderLimits{std::bit_ceil(c.reorder_frames), c.reorder_bytes});
+            std::make_unique<qp::ReorderPool>(s.chunks, qp::ReorderLimits{std::bit_ceil(c.reorder_frames), c.reorder_bytes}, p);
     resting.reserve(kRoundVisits);
     if (shared.gsi[c.index] == nullptr) shared.gsi[c.index] = std::make_unique<io::GsiRing>(io::kGsiRingSize);
     if (shared.frames[c.index] == nullptr) shared.frames[c.index] = std::make_unique<io::FrameRing>(io::kFrameRingSize);
@@ -176,6 +179,7 @@ bool Engine::Impl::run_timers(bool all_received) {
 struct Engine::Impl::Budget {
     uint32_t left;
     uint64_t cost_left;
+    uint32_t per_turn = UINT32_MAX;  ///< limit of frames per turn of a requester
     bool spent = false;
     void spend(uint32_t sent, uint64_t costs) {
         left -= std::min(left, sent);
@@ -239,16 +243,16 @@ bool Engine::Impl::holds_ack(qp::Qp& qp) {
     }
 }
 
-/// Executes the turn of one requester. Returns the number of frames that the requester sent, or of work requests that were
-/// flushed.
-uint32_t Engine::Impl::serve(qp::Qp& qp) {
+/// Executes the turn of one requester, which sends at most `most` frames. Returns the number of frames that the requester sent,
+/// or of work requests that were flushed.
+uint32_t Engine::Impl::serve(qp::Qp& qp, uint32_t most) {
     if (flushing(qp)) {
         const uint32_t before = qp.requester.queue.tail() + qp.rq_cursor.consumed;
         qp::flush_queues(ctx, qp);
         return qp.requester.queue.tail() + qp.rq_cursor.consumed - before;
     }
     const bool works = qp.has_work && !qp::all_requests_sent(qp);
-    const uint32_t sent = works ? qp::send_requests(ctx, qp, quantum(qp, ctx.requesters.contended())) : 0;
+    const uint32_t sent = works ? qp::send_requests(ctx, qp, most) : 0;
     qp::report_drained(ctx, qp);
     return sent;
 }
@@ -331,7 +335,7 @@ void Engine::Impl::settle_sleepers() {
         qp::Qp& qp = ctx.requesters.take();
         note_user(ctx.requesters.user());
         const uint64_t bytes = qp.counters.tx_bytes, copies_before = ctx.copies;
-        const uint32_t worked = serve(qp);
+        const uint32_t worked = serve(qp, std::min(quantum(qp, ctx.requesters.contended()), budget.per_turn));
         const uint64_t spent = cost(worked, qp.counters.tx_bytes - bytes) + (ctx.copies - copies_before) * qp::kPacketCost;
         budget.spend(worked, spent);
         if (worked != 0) {
@@ -366,7 +370,10 @@ bool Engine::Impl::lingers(qp::Qp& qp) const {
 }
 
 [[gnu::always_inline]] inline bool Engine::Impl::run_turns() {
-    Budget budget{kRoundFrames, shared_by_users() ? kSharedRoundCost : UINT64_MAX};
+    was_short = std::exchange(ctx.short_round, false) && !was_short;
+    Budget budget{was_short ? kShortRoundFrames : kRoundFrames, shared_by_users() ? kSharedRoundCost : UINT64_MAX};
+    if (was_short) [[unlikely]]
+        budget.per_turn = kShortRoundFrames;
     if (ctx.requesters.limits()) [[unlikely]] {
         ctx.requesters.release(ctx.now);
         ctx.responders.release(ctx.now);

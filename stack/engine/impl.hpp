@@ -50,6 +50,7 @@ struct alignas(64) Engine::Impl {
     bool started = false;
     Nanos received_at = 0;     ///< time when the ports were last empty, or the end of the last sleep
     uint8_t deferrals = 0;     ///< number of consecutive rounds in which the timers have waited
+    bool was_short = false;    ///< the last round was short, because a loss was detected
     bool lent = false;         ///< the conductor executes a command while the engine's thread sleeps
     uint32_t last_frames = 0;  ///< frames that removed QPs have sent since the last round
     uint64_t last_cost = 0;    ///< cost of these frames
@@ -87,7 +88,7 @@ struct alignas(64) Engine::Impl {
         return contended || shared_by_users() ? std::min(config.qp_quantum, kContendedQuantum)
                                               : std::max(config.qp_quantum, ctx.outbox[qp.spec.port].best_burst());
     }
-    uint32_t serve(qp::Qp& qp);
+    uint32_t serve(qp::Qp& qp, uint32_t most);
     bool has_last_requests(const qp::Qp& qp) const;
     void send_last_requests(qp::Qp& qp);
     bool has_more(const qp::Qp& qp, uint32_t worked) const;

@@ -275,7 +275,9 @@ unsigned Engine::Impl::execute_batch(uint32_t port, unsigned first, unsigned end
         } else if (qp != nullptr && qp->spec.engine != config.index) {
             if (hand_over(*this, qp->spec.engine, port, frame, packets[i])) continue;
         } else if (qp != nullptr) {
+            ctx.arrival = {&frame, port};
             dispatch(*this, *qp, packets[i]);
+            if (std::exchange(ctx.arrival.frame, nullptr) == nullptr) continue;  // the reorder pool keeps the frame
         }
         frames[done++] = frame;
     }

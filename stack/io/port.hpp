@@ -48,6 +48,9 @@ public:
     virtual unsigned rx_burst(RxFrame* frames, unsigned max) = 0;
     /// Returns frames of rx_burst() to the port, in any order and grouping.
     virtual void rx_free(RxFrame* frames, unsigned count) = 0;
+    /// Returns the number of received frames that the engine may keep for a long time. The port has further buffers for
+    /// reception. 0: the engine copies the frames that it keeps.
+    virtual uint32_t lends() const { return 0; }
     /// Allocates up to `count` empty frames. Returns the number of frames allocated. If this number is less than `count`, the
     /// pool is exhausted, and the caller tries again later.
     virtual unsigned tx_alloc(TxFrame* frames, unsigned count) = 0;

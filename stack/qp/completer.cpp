@@ -138,6 +138,7 @@ void still_answered(Context& ctx, Qp& qp) {
 }  // namespace
 
 void implied_nak(Context& ctx, Qp& qp) {
+    loss_detected(ctx, qp);
     count(ctx, qp, &EventCounters::implied_naks);
     note(ctx, qp, Happening::response_missing, qp.requester.window.acked());
     Requester& rq = qp.requester;

@@ -60,6 +60,8 @@ struct Context {
     RunQueue<&Qp::asking> requesters;     ///< QPs whose requester has work
     RunQueue<&Qp::answering> responders;  ///< QPs whose responder has responses to send
     std::unique_ptr<SlowMemory> slow;
+    bool short_round = false;              ///< the next round sends few frames (loss_detected)
+    Arrival arrival;                       ///< the frame that the engine executes now
     std::unique_ptr<ReorderPool> reorder;  ///< nullptr: the engine discards frames that arrive out of order
     std::map<uint32_t, Slab> records;      ///< by block size; memory of the work requests that are fetched and not completed
 
@@ -75,6 +77,11 @@ inline void commit_alone(Context& ctx, uint32_t port, uint8_t* start, uint32_t b
     ctx.outbox[port].commit(start, bytes, checksum_offset, sender);
     bump(ctx.tallies[port].tx_octets, bytes);
 }
+
+/// Called when the QP has detected a loss, which it reports in the next round. That round sends few frames. If the peer is on the
+/// same engine, the peer gets the report in that round, and the frames that it had sent before would only have to be kept. Ports
+/// with expensive bursts are excluded, because they send few frames per burst only at a high cost.
+inline void loss_detected(Context& ctx, const Qp& qp) { ctx.short_round |= ctx.outbox[qp.spec.port].best_burst() == 1; }
 
 /// Counts a message that the responder has executed, in the counters of the QP and of its port.
 inline void count_executed(Context& ctx, Qp& qp, Executed kind) {

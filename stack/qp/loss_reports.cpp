@@ -235,6 +235,7 @@ void look_for_news(Context& ctx, Qp& qp, Psn psn) {
     const bool more = open && r.requests.end.distance_from(l.newest) > kNewPackets;
     if (!found && !more && !(filled && open)) return;
     l.due = true;
+    loss_detected(ctx, qp);
     activate_responder(ctx, qp);
 }
 

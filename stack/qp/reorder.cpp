@@ -75,7 +75,7 @@ bool keep(Context& ctx, Backlog& b, const wire::Packet& p) {
         pool.count(&ReorderCounters::duplicates);
         return true;
     }
-    KeptFrame* k = pool.copy(p, b.count);
+    KeptFrame* k = pool.keep(p, b.count, ctx.arrival);
     if (k == nullptr) {
         if (b.count == 0) release_places(ctx, b);
         return false;

@@ -1,4 +1,4 @@
-// The reorder buffer keeps copies of frames that arrive before an earlier frame. When the frames before a kept frame have
+// The reorder buffer keeps frames that arrive before an earlier frame. When the frames before a kept frame have
 // arrived, the reorder buffer passes a request to the responder and a response to the completer. Both therefore process packets
 // in PSN order.
 #pragma once

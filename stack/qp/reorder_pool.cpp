@@ -9,34 +9,61 @@
 
 namespace roci::qp {
 
-ReorderPool::ReorderPool(ChunkSource& memory, const ReorderLimits& limits)
+ReorderPool::ReorderPool(ChunkSource& memory, const ReorderLimits& limits, std::span<io::Port* const> ports)
     : limits_(limits),
-      capacity_(limits.bytes / sizeof(KeptFrame)),
+      capacity_(limits.bytes / kFrameBytes),
       frames_(memory, sizeof(KeptFrame)),
+      copies_(memory, wire::kMaxFrame),
       places_(memory, limits.frames * sizeof(KeptFrame*)),
-      reorders_(memory, sizeof(Reorder)) {}
+      reorders_(memory, sizeof(Reorder)) {
+    for (io::Port* port : ports) lenders_.push_back({port, port->lends()});
+}
 
-KeptFrame* ReorderPool::copy(const wire::Packet& p, uint32_t has) {
+/// Copies the bytes of a frame, and sets the pointers of the kept packet to the copy. Returns false if the frame is too long or
+/// memory is exhausted.
+bool ReorderPool::copy(const wire::Packet& p, KeptFrame& to, Slab& copies) {
     const size_t length = size_t(p.payload - p.frame) + p.payload_length;
+    if (length > wire::kMaxFrame || (to.copy = static_cast<uint8_t*>(copies.take())) == nullptr) return false;
+    to.packet.frame = to.copy;
+    to.packet.l3 = to.copy + (p.l3 - p.frame);
+    to.packet.payload = to.copy + (p.payload - p.frame);
+    std::memcpy(to.copy, p.frame, length);
+    return true;
+}
+
+KeptFrame* ReorderPool::keep(const wire::Packet& p, uint32_t has, Arrival& arrival) {
     const size_t left = capacity_ - std::min(capacity_, frames_.taken());
-    void* block = nullptr;
     if (left != 0 && has >= left / kPart && has != 0) {
         count(&ReorderCounters::share);
         return nullptr;
     }
-    if (left != 0 && length <= sizeof(KeptFrame::bytes)) block = frames_.take();
+    void* block = left != 0 ? frames_.take() : nullptr;
     if (block == nullptr) {
         count(&ReorderCounters::no_memory);
         return nullptr;
     }
-    auto* kept = new (block) KeptFrame;
-    kept->packet = p;
-    kept->packet.frame = kept->bytes;
-    kept->packet.l3 = kept->bytes + (p.l3 - p.frame);
-    kept->packet.payload = kept->bytes + (p.payload - p.frame);
-    std::memcpy(kept->bytes, p.frame, length);
+    auto* kept = new (block) KeptFrame{.packet = p, .copy = nullptr, .lent = {}, .port = arrival.port};
+    if (arrival.frame != nullptr && lenders_[arrival.port].left != 0) {
+        --lenders_[arrival.port].left;
+        kept->lent = *std::exchange(arrival.frame, nullptr);
+    } else if (!copy(p, *kept, copies_)) {
+        frames_.give_back(kept);
+        count(&ReorderCounters::no_memory);
+        return nullptr;
+    }
     count(&ReorderCounters::kept);
     return kept;
+}
+
+void ReorderPool::give_back(KeptFrame* frame) noexcept {
+    if (frame->copy != nullptr) {
+        copies_.give_back(frame->copy);
+    } else {
+        Lender& lender = lenders_[frame->port];
+        lender.port->rx_free(&frame->lent, 1);
+        ++lender.left;
+    }
+    frames_.give_back(frame);
 }
 
 KeptFrame** ReorderPool::take_places() {

@@ -1,16 +1,20 @@
-// The pool for copies of frames that arrive before an earlier frame. The frames are copied, because a port could not receive
-// the missing frame if all its receive buffers were kept. There is one pool per engine. A QP may use a fraction of the free
-// frames, so that no peer can exhaust the pool for other QPs.
+// The pool for frames that arrive before an earlier frame. The pool keeps the frame itself if the port lends frames, else a copy.
+// A port lends a limited number of frames, because a port could not receive the missing frame if all its receive buffers were
+// kept. There is one pool per engine. A QP may use a fraction of the free frames, so that no peer can exhaust the pool for other
+// QPs.
 #pragma once
 
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "base/slab.hpp"
 #include "base/timer_wheel.hpp"
 #include "base/types.hpp"
+#include "io/port.hpp"
 #include "qp/asked.hpp"
 #include "wire/loss_report.hpp"
 #include "wire/packet.hpp"
@@ -36,22 +40,36 @@ struct ReorderCounters {
     uint64_t freed = 0;            ///< kept frames that were freed without execution, for example at a reset of the QP
 };
 
-/// A copy of a parsed frame. `packet` points into the copy.
+/// A frame that the engine executes now. `frame` is nullptr if the frame belongs to a port of another engine, and after the pool
+/// has taken the frame. The engine then does not return the frame to the port.
+struct Arrival {
+    const io::RxFrame* frame = nullptr;
+    uint32_t port = 0;
+};
+
+/// A parsed frame that is kept. `packet` points into `lent` or into `copy`.
 struct KeptFrame {
     wire::Packet packet;
-    uint8_t bytes[wire::kMaxFrame];
+    uint8_t* copy = nullptr;  ///< nullptr: the frame is lent by a port
+    io::RxFrame lent;
+    uint32_t port = 0;  ///< port that lends the frame
 };
 
 struct Reorder;
 
 class ReorderPool {
 public:
-    ReorderPool(ChunkSource& memory, const ReorderLimits& limits);
+    /// Memory of a kept frame whose bytes are copied. ReorderLimits::bytes counts each kept frame as this number of bytes.
+    static constexpr size_t kFrameBytes = sizeof(KeptFrame) + wire::kMaxFrame;
 
-    /// Copies a frame. If the frame cannot be copied, counts the reason and returns nullptr. `has` is the number of frames of
-    /// the same direction (requests or responses) that the QP keeps already.
-    KeptFrame* copy(const wire::Packet& p, uint32_t has);
-    void give_back(KeptFrame* frame) noexcept { frames_.give_back(frame); }
+    /// `ports` are the engine's ports, which must outlive the kept frames.
+    ReorderPool(ChunkSource& memory, const ReorderLimits& limits, std::span<io::Port* const> ports = {});
+
+    /// Keeps a frame: takes the arrival from its port if the port lends further frames, else copies the frame. If the frame
+    /// cannot be kept, counts the reason and returns nullptr. `has` is the number of frames of the same direction (requests or
+    /// responses) that the QP keeps already.
+    KeptFrame* keep(const wire::Packet& p, uint32_t has, Arrival& arrival);
+    void give_back(KeptFrame* frame) noexcept;
     /// Allocates an empty table of pointers to frames for one direction of a QP. Returns nullptr if memory is exhausted.
     KeptFrame** take_places();
     void give_back(KeptFrame** places) noexcept { places_.give_back(places); }
@@ -73,16 +91,22 @@ public:
     bool take_counted() { return std::exchange(counted_, false); }
 
 private:
+    struct Lender {
+        io::Port* port;
+        uint32_t left;  ///< number of frames that the port still lends
+    };
     /// A QP may keep one frame. It may keep more frames per direction only up to the number of free frames divided by this
     /// number. With the default limits, a single QP can thus keep a whole window of frames. If many QPs lose frames at the same
     /// time, each QP can still keep some.
     static constexpr size_t kPart = 4;
+    static bool copy(const wire::Packet& p, KeptFrame& to, Slab& copies);
 
     ReorderCounters counters_;
     bool counted_ = false;
     ReorderLimits limits_;
-    size_t capacity_;  ///< in frames
-    Slab frames_, places_, reorders_;
+    size_t capacity_;              ///< in frames
+    std::vector<Lender> lenders_;  ///< by port
+    Slab frames_, copies_, places_, reorders_;
 };
 
 /// A frame that was reported as missing and has arrived since. If the frame arrives a second time, the first copy was only

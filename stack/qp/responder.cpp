@@ -330,6 +330,7 @@ void establish(Context& ctx, Qp& qp) {
 
 void nak_gap(Context& ctx, Qp& qp) {
     if (qp.responder.sequence.missing()) return;
+    loss_detected(ctx, qp);
     count(ctx, qp, &EventCounters::seq_nak_sent);
     note(ctx, qp, Happening::seq_nak_sent, qp.responder.sequence.expected());
     nak(ctx, qp, nak_syndrome(NakCode::psn_sequence), false);

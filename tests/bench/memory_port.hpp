@@ -26,6 +26,7 @@ public:
     void rx_free(io::RxFrame* frames, unsigned n) override {
         for (unsigned i = 0; i < n; ++i) peer_->give_back(frames[i].cookie);
     }
+    uint32_t lends() const override { return kFrames / 4; }
     unsigned tx_alloc(io::TxFrame* frames, unsigned n) override {
         n = std::min<unsigned>(n, free_count_);
         for (unsigned i = 0; i < n; ++i) {

@@ -1,5 +1,7 @@
 // Tests of requests that arrive out of order. The responder must keep these requests and execute them in order. It sends one
 // sequence NAK per gap, and cumulative ACKs. The requester is a puppet, whose packets the test writes.
+#include <map>
+
 #include "qp/reorder_pool.hpp"
 #include "responder_fixture.hpp"
 
@@ -258,11 +260,42 @@ TEST_F(Reorder, FramesWithinTheResponsesOfAReadAreDropped) {
     EXPECT_EQ(count(Counter::reorder_freed), 2u);
 }
 
+struct LongRounds : Reorder {
+    static WorldOptions slow() {
+        WorldOptions o{.hosts = 1};
+        o.round_cost = 1000;
+        return o;
+    }
+    LongRounds() : Reorder(slow()) {}
+};
+
+/// The round that sends the report of a loss sends few other frames, so that a peer on the same engine gets the report soon.
+TEST_F(LongRounds, TheRoundThatReportsALossIsShort) {
+    join();
+    receives(8);
+    send({0, 2, 3, 4, 5, 6});
+    ASSERT_TRUE(a.client.post_send(qp, a.send(1, 0, 200 * 1024)));
+    world.run_for(20'000);
+    std::map<Nanos, uint32_t> requests;  // sent requests by the time of the round
+    Nanos reported = 0;
+    for (const Sent& s : world.net().capture()) {
+        if (s.from != 0 || !s.parsed) continue;
+        requests[s.when] += s.packet.info->has(wire::kRequest);
+        if (!s.packet.info->has(wire::kRequest) && s.packet.syndrome == kNakSequence) reported = s.when;
+    }
+    ASSERT_NE(reported, 0u);
+    const auto report = requests.find(reported);
+    EXPECT_LE(report->second, 8u);
+    ASSERT_NE(std::next(report), requests.end());
+    EXPECT_EQ(std::next(report)->second, 32u) << "the next round is long again";
+    EXPECT_EQ(std::prev(report)->second, 32u);
+}
+
 struct SmallReorder : Reorder {
     static WorldOptions small() {
         WorldOptions o{.hosts = 1};
         o.engine.reorder_frames = 8;
-        o.engine.reorder_bytes = 16 * sizeof(roci::qp::KeptFrame);
+        o.engine.reorder_bytes = 16 * roci::qp::ReorderPool::kFrameBytes;
         return o;
     }
     SmallReorder() : Reorder(small()) {}

@@ -93,6 +93,9 @@ public:
     unsigned tx_burst(io::TxFrame* frames, unsigned count) override;
     void tx_free(io::TxFrame* frames, unsigned count) override;
     unsigned best_burst() const override { return best_burst_; }
+    uint32_t lends() const override { return lends_; }
+    /// Sets the number of received frames that the engine may keep. Called before the engine is created.
+    void lend(uint32_t frames) { lends_ = frames; }
 
     /// tx_held() and rx_held() return the number of frames that the engine holds. An idle engine holds none.
     int64_t tx_held() const { return tx_held_; }
@@ -106,6 +109,7 @@ private:
     Network& net_;
     const uint32_t endpoint_;
     const uint32_t pool_, best_burst_;
+    uint32_t lends_ = 0;
     std::deque<Fabric::Frame> rx_;
     std::vector<std::unique_ptr<Buffer>> free_;
     int64_t tx_held_ = 0, rx_held_ = 0;

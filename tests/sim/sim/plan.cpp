@@ -22,8 +22,9 @@ std::string Plan::text() const {
         static_cast<unsigned long long>(faults.max_delay), faults.burst, faults.burst_length, faults.starve, faults.mark,
         cc::policy_name(world.congestion), world.tx_pool, world.engine.max_inflight, world.engine.qp_quantum, blackouts,
         spread_by_chance, shared_receive, world.engine.reorder_frames,
-        static_cast<unsigned long long>(world.engine.reorder_bytes / sizeof(roci::qp::KeptFrame)), world.engine.loss_reports,
-        world.commands_travel, static_cast<unsigned long long>(pauses.longest), static_cast<unsigned long long>(pauses.apart));
+        static_cast<unsigned long long>(world.engine.reorder_bytes / roci::qp::ReorderPool::kFrameBytes),
+        world.engine.loss_reports, world.commands_travel, static_cast<unsigned long long>(pauses.longest),
+        static_cast<unsigned long long>(pauses.apart));
     std::string all = t;
     for (const LoadKind k : loads) all += std::string(load_name(k)) + (&k == &loads.back() ? "" : ",");
     return all;
@@ -40,10 +41,11 @@ void choose_engine(Rng& rng, WorldOptions& w) {
     w.engine.max_inflight = uint32_t(rng.pick(8, 16, 64, 256));
     w.engine.qp_quantum = uint32_t(rng.pick(1, 4, 16, 32, 64, 1024));
     w.engine.rx_burst = uint32_t(rng.pick(1, 7, 32));
+    w.rx_lends = w.engine.rx_burst == 7 ? 0 : w.tx_pool / 4;
     w.engine.tx_burst = uint32_t(rng.pick(1, 5, 32));
     w.engine.ack_every = uint32_t(rng.pick(1, 8, 32));
     w.engine.reorder_frames = uint32_t(rng.pick(0, 4, 64, 1024, 1024));
-    w.engine.reorder_bytes = uint64_t(rng.pick(5, 40, 8000, 8000)) * sizeof(roci::qp::KeptFrame);
+    w.engine.reorder_bytes = uint64_t(rng.pick(5, 40, 8000, 8000)) * roci::qp::ReorderPool::kFrameBytes;
 }
 
 void choose_faults(Rng& rng, Faults& f) {

@@ -54,7 +54,7 @@ private:
     /// Checks that no engine keeps more frames than its pool can hold, and that watch() has found no decreasing
     /// acknowledgement.
     void check_pools() {
-        const uint64_t most = world_.host(0).engines() * (plan_.world.engine.reorder_bytes / sizeof(roci::qp::KeptFrame));
+        const uint64_t most = world_.host(0).engines() * (plan_.world.engine.reorder_bytes / roci::qp::ReorderPool::kFrameBytes);
         for (uint32_t h = 0; h < world_.hosts(); ++h)
             if (world_.host(h).counter(engine::Counter::reorder_held) > most) broken("more frames are kept than the pool has");
         if (!regressed_.empty()) broken("%s", regressed_.c_str());

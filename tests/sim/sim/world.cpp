@@ -40,6 +40,7 @@ Host::Host(World& world, uint32_t number, const WorldOptions& o)
         devices_.push_back(
             {.name = "roci" + std::to_string(d), .netdev = "", .mac = mac_of(n), .gids = {ipv4_gid(n), ipv6_gid(n)}});
         const uint32_t end = world.net().add_endpoint(mac_of(n), o.engines, o.tx_pool, o.best_burst);
+        for (uint32_t q = 0; q < o.engines; ++q) world.net().port(end, q).lend(o.rx_lends);
         if (d == 0) first_endpoint_ = end;
         devices_[d].resolver = o.resolver;
         devices_[d].vlan = o.vlan;

@@ -32,6 +32,7 @@ struct WorldOptions {
     uint32_t engines = 1;     ///< per host
     uint32_t users = 1;       ///< number of uids, which clients get in turn; 1: every client is root
     uint32_t tx_pool = 1024;  ///< frames per port
+    uint32_t rx_lends = 256;  ///< received frames that an engine may keep per port
     uint32_t best_burst = 1;  ///< frames per burst that each port prefers; larger: bursts are expensive
     Nanos round_cost = 200;   ///< virtual time that a round of an engine takes
     /// If true, commands pass through rings, and the engines run rounds while a conductor waits for a command. If

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <vector>
 
 #include "qp/state.hpp"
@@ -22,13 +23,55 @@ struct ReorderPoolTest : ::testing::Test {
         p.payload_length = payload;
         return p;
     }
-    static ReorderLimits limits(uint32_t frames, size_t kept) { return {frames, kept * sizeof(KeptFrame)}; }
+    static ReorderLimits limits(uint32_t frames, size_t kept) { return {frames, kept * ReorderPool::kFrameBytes}; }
 };
+
+/// Keeps a frame that no port lends.
+KeptFrame* keep(ReorderPool& pool, const wire::Packet& p, uint32_t has) {
+    Arrival none;
+    return pool.keep(p, has, none);
+}
+
+/// A port that lends frames and counts the frames that return.
+struct LendingPort final : io::Port {
+    unsigned rx_burst(io::RxFrame*, unsigned) override { return 0; }
+    void rx_free(io::RxFrame* frames, unsigned count) override {
+        for (unsigned i = 0; i < count; ++i) returned.push_back(frames[i].cookie);
+    }
+    unsigned tx_alloc(io::TxFrame*, unsigned) override { return 0; }
+    unsigned tx_burst(io::TxFrame*, unsigned) override { return 0; }
+    void tx_free(io::TxFrame*, unsigned) override {}
+    uint32_t lends() const override { return 2; }
+    std::vector<void*> returned;
+};
+
+TEST_F(ReorderPoolTest, APortLendsNoMoreFramesThanItSays) {
+    LendingPort port;
+    std::array<io::Port*, 1> ports{&port};
+    ReorderPool pool(HeapChunks::instance(), limits(8, 16), ports);
+    std::vector<KeptFrame*> kept;
+    for (uint32_t i = 0; i < 3; ++i) {
+        const io::RxFrame frame{bytes.data(), uint32_t(bytes.size()), &bytes[i]};
+        Arrival arrival{&frame, 0};
+        kept.push_back(pool.keep(packet(5 + i), 0, arrival));
+        ASSERT_NE(kept.back(), nullptr);
+        EXPECT_EQ(arrival.frame == nullptr, i < 2) << "the third frame is copied";
+        EXPECT_EQ(kept.back()->packet.frame == bytes.data(), i < 2);
+    }
+    for (KeptFrame* k : kept) pool.give_back(k);
+    EXPECT_EQ(port.returned, (std::vector<void*>{&bytes[0], &bytes[1]}));
+    const io::RxFrame again{bytes.data(), uint32_t(bytes.size()), nullptr};
+    Arrival arrival{&again, 0};
+    KeptFrame* k = pool.keep(packet(9), 0, arrival);
+    EXPECT_EQ(arrival.frame, nullptr) << "the returned frames are lent again";
+    pool.give_back(k);
+    EXPECT_EQ(pool.in_use(), 0u);
+}
 
 TEST_F(ReorderPoolTest, ACopyIsIndependentOfTheFrame) {
     ReorderPool pool(HeapChunks::instance(), limits(8, 4));
     bytes[58] = 42;
-    KeptFrame* k = pool.copy(packet(5), 0);
+    KeptFrame* k = keep(pool, packet(5), 0);
     ASSERT_NE(k, nullptr);
     bytes.assign(200, 0);
     EXPECT_EQ(k->packet.psn, Psn(5));
@@ -43,7 +86,7 @@ TEST_F(ReorderPoolTest, ACopyIsIndependentOfTheFrame) {
 TEST_F(ReorderPoolTest, AFrameThatIsTooLongIsNotKept) {
     ReorderPool pool(HeapChunks::instance(), limits(8, 4));
     bytes.assign(wire::kMaxFrame + 100, 0);
-    EXPECT_EQ(pool.copy(packet(5, wire::kMaxFrame - 57), 0), nullptr);
+    EXPECT_EQ(keep(pool, packet(5, wire::kMaxFrame - 57), 0), nullptr);
     EXPECT_EQ(pool.counters().no_memory, 1u);
 }
 
@@ -52,7 +95,7 @@ std::vector<uint32_t> shares(ReorderPool& pool, const wire::Packet& p, uint32_t 
     std::vector<uint32_t> has;
     for (uint32_t q = 0; q < qps; ++q) {
         uint32_t n = 0;
-        for (KeptFrame* k = pool.copy(p, n); k != nullptr; k = pool.copy(p, n)) {
+        for (KeptFrame* k = keep(pool, p, n); k != nullptr; k = keep(pool, p, n)) {
             all.push_back(k);
             ++n;
         }
@@ -99,7 +142,7 @@ TEST_F(ReorderPoolTest, HolesAreFoundAcrossTheEndOfThePsns) {
     b.base = Psn(0xfffffd);
     b.places = pool.take_places();
     for (const uint32_t psn : {0xffffffu, 2u, 3u}) {
-        b.places[psn % 16] = pool.copy(packet(psn), 0);
+        b.places[psn % 16] = keep(pool, packet(psn), 0);
         ++b.count;
     }
     b.first = Psn(0xffffff);
