@@ -26,11 +26,17 @@ pmd::FaultSpec fault_spec(const Config& c, uint32_t device, uint32_t engine) {
     return f;
 }
 
+/// Returns the target round trip of a device's port (cc::Limits::target).
+Nanos target_of(const Config& c, const DeviceSection& device) {
+    constexpr uint64_t kFrames = 30, kSockets = 300;  // us
+    if (c.congestion.target_us != 0) return c.congestion.target_us * kMicro;
+    return (device.port == "udp" ? kSockets : kFrames) * kMicro;
+}
+
 cc::Limits congestion_limits(const Config& c) {
     constexpr uint32_t kMegabit = 125;  // bytes per millisecond
     cc::Limits l;
     l.first_window = uint32_t(c.congestion.first_window);
-    l.target = c.congestion.target_us * kMicro;
     l.notify_every = c.congestion.cnp_interval_us * kMicro;
     l.raise_every = c.congestion.raise_us * kMicro;
     l.raise_bytes = c.congestion.raise_mb * 1'000'000;
@@ -50,6 +56,7 @@ engine::Config engine_config(const Config& c, uint32_t index) {
     e.selective_repeat = c.engine.repeat == "selective";
     e.loss_reports = c.engine.loss_reports == "on";
     e.congestion = congestion_limits(c);
+    for (const DeviceSection& d : c.devices) e.targets.push_back(target_of(c, d));
     e.reorder_frames = uint32_t(c.engine.reorder_frames);
     e.reorder_bytes = c.engine.reorder_mb << 20;
     return e;

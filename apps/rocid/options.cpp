@@ -78,7 +78,7 @@ constexpr Option kOptions[] = {
      "Retransmission after a loss. selective: only the lost packet, if the peer keeps the packets behind it (rocid detects "
      "this), and a probe after a few round trips without an ACK. go-back-n: all packets from the lost one on.",
      ROCI_TEXT(engine.repeat)},
-    {"engine", "loss_reports", Kind::choice, "\"off\"", 0, 0, "on|off",
+    {"engine", "loss_reports", Kind::choice, "\"on\"", 0, 0, "on|off",
      "After a loss, ask the peer whether it sends loss reports, and repeat all packets that it reports as missing in one "
      "round trip. Only another Rocinante answers; other peers drop the question, which is sent at most 3 times per "
      "connection. off: neither ask nor answer. on: for networks that lose packets by chance. With congestion.policy = fixed "
@@ -94,7 +94,7 @@ constexpr Option kOptions[] = {
      "responses. The memory is allocated when it is needed.",
      ROCI_COUNT(engine.reorder_mb)},
 
-    {"congestion", "policy", Kind::choice, "\"fixed\"", 0, 0, "auto|fixed|delay|dcqcn|adaptive",
+    {"congestion", "policy", Kind::choice, "\"auto\"", 0, 0, "auto|fixed|delay|dcqcn|adaptive",
      "Congestion control of reliable queue pairs. auto: fixed on loopback ports, adaptive on others. fixed: "
      "engine.max_inflight packets, whatever the network does. delay: a window that keeps round trips near a target. dcqcn: a "
      "rate that CNPs reduce; only for networks that mark frames (device.traffic_class). adaptive: like delay, and CNPs make the "
@@ -105,10 +105,10 @@ constexpr Option kOptions[] = {
      "grows by a half per round trip. "
      "More: short messages are faster; many senders that start together overflow the queue of a switch.",
      ROCI_COUNT(congestion.first_window)},
-    {"congestion", "target_us", Kind::count, "30", 5, 100000, "",
+    {"congestion", "target_us", Kind::count, "0", 0, 100000, "",
      "delay, adaptive: microseconds of round trip to aim at. The target of narrow windows is up to three times as long. Less: "
      "shorter queues; too little: a link that is not full. The target of a queue pair is never less than 5/4 of its shortest "
-     "round trip.",
+     "round trip. 0: 30, but 300 for port = \"udp\", because round trips through the kernel's sockets are longer.",
      ROCI_COUNT(congestion.target_us)},
     {"congestion", "cnp_interval_us", Kind::count, "50", 0, 1000000, "",
      "Shortest time between two CNPs of a queue pair whose received frames are marked Congestion Experienced. 50: as network "

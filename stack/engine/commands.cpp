@@ -52,7 +52,7 @@ void run(Impl& e, ModifyQp& c) {
 void run(Impl& e, QueryQp& c) {
     qp::snapshot(*c.qp, *c.snapshot);
     c.snapshot->limit = qp::limit_of(e.ctx, *c.qp);
-    c.snapshot->open_window = cc::window(c.qp->requester.congestion, e.ctx.congestion);
+    c.snapshot->open_window = cc::window(c.qp->requester.congestion, e.ctx.limits(*c.qp));
     if (c.journal == nullptr) return;
     c.snapshot->habits = qp::habits_of(*c.qp);
     if (c.qp->journal != nullptr) *c.journal = *c.qp->journal;

@@ -70,8 +70,11 @@ Engine::Impl::Impl(const Config& c, qp::Shared& s, std::span<io::Port* const> p,
     config.rx_burst = std::clamp<uint32_t>(config.rx_burst, 1, kMaxBurst);
     config.qp_quantum = std::max<uint32_t>(config.qp_quantum, 1);
     ctx.engine = c.index;
-    ctx.congestion = c.congestion;
-    ctx.congestion.max_window = c.max_inflight;
+    config.congestion.max_window = c.max_inflight;
+    for (size_t port = 0; port < ports.size(); ++port) {
+        ctx.congestion.push_back(config.congestion);
+        if (!c.targets.empty()) ctx.congestion[port].target = c.targets[port];
+    }
     ctx.ack_every = c.ack_every;
     ctx.selective_repeat = c.selective_repeat;
     ctx.loss_reports = c.loss_reports;

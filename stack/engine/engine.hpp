@@ -32,6 +32,7 @@ struct Config {
     bool loss_reports = false;     ///< exchanges loss reports with peers that support them
     bool selective_repeat = true;  ///< sends only lost packets again, if the peer keeps the packets behind a lost packet
     cc::Limits congestion{};       ///< the engine sets max_window to max_inflight
+    std::vector<Nanos> targets{};  ///< by port: cc::Limits::target; empty: congestion.target for all ports
     uint32_t event_ring = 4096;
     uint32_t reorder_frames = 1024;  ///< distance from a missing PSN within which a QP keeps frames; rounded up to a power of two
     uint64_t reorder_bytes = 32 << 20;  ///< bytes of memory for the kept frames of all QPs of the engine

@@ -71,7 +71,7 @@ constexpr uint8_t kCongestionExperienced = 3;
     qp::bump(known ? e.ctx.device(qp).cnp_received : e.ctx.device(qp).cnp_ignored);
     if (!known) return;
     qp::Requester& rq = qp.requester;
-    cc::on_cnp(rq.congestion, qp.adaptation, e.ctx.congestion, e.ctx.now, rq.round_trip.smoothed());
+    cc::on_cnp(rq.congestion, qp.adaptation, e.ctx.limits(qp), e.ctx.now, rq.round_trip.smoothed());
 }
 
 /// Handles a loss report or an inquiry. Accepts such a packet only from the peer of a reliable connection.
@@ -90,7 +90,7 @@ constexpr uint8_t kCongestionExperienced = 3;
     e.counters.add(Counter::ecn_marked);
     qp::bump(e.ctx.device(qp).ecn_marked);
     const bool reliable = qp.spec.type != qp::Type::ud && qp.spec.type != qp::Type::uc && qp.path.length != 0;
-    if (!reliable || !cc::take_mark(qp.adaptation, e.ctx.congestion, e.ctx.now)) return;
+    if (!reliable || !cc::take_mark(qp.adaptation, e.ctx.limits(qp), e.ctx.now)) return;
     if (!qp::send_notification(e.ctx, qp)) return;
     e.counters.add(Counter::cnp_sent);
     qp::bump(e.ctx.device(qp).cnp_sent);

@@ -34,7 +34,7 @@ void adapt(Context& ctx, Qp& qp, uint32_t packets, uint32_t sample) {
     Requester& rq = qp.requester;
     const RoundTrip& times = rq.round_trip;
     const uint32_t before = rq.window.in_flight() + packets;
-    cc::on_ack(rq.congestion, qp.adaptation, ctx.congestion,
+    cc::on_ack(rq.congestion, qp.adaptation, ctx.limits(qp),
                {ctx.now, packets, before, without_wait(ctx, times, sample), times.smoothed(), times.shortest()});
 }
 
@@ -53,7 +53,7 @@ namespace {
 void progressed(Context& ctx, Qp& qp, Psn before) {
     Requester& rq = qp.requester;
     observe_repair(ctx, qp);
-    if (!cc::rests_open(rq.congestion, ctx.congestion)) [[unlikely]]
+    if (!cc::rests_open(rq.congestion, ctx.limits(qp))) [[unlikely]]
         adapt(ctx, qp, psn_span(before, rq.window.acked()), qp.send_times.take(rq.window.acked(), ctx.now));
     rq.timeouts_in_a_row = 0;
     rq.retries_left = qp.retry_cnt;

@@ -41,7 +41,7 @@ struct Context {
     /// or much work.
     uint32_t unseen = 0;
     uint32_t engine = 0;
-    cc::Limits congestion;
+    LineVector<cc::Limits> congestion;  ///< by port
     uint32_t ack_every = 32;
     bool selective_repeat = true;
     bool loss_reports = false;
@@ -67,6 +67,7 @@ struct Context {
 
     Outbox& out(const Qp& qp) { return outbox[qp.spec.port]; }
     DeviceCounters& device(const Qp& qp) { return *devices[qp.spec.port]; }
+    const cc::Limits& limits(const Qp& qp) const { return congestion[qp.spec.port]; }
     PortTally& tally(const Qp& qp) { return tallies[qp.spec.port]; }
 };
 

@@ -82,7 +82,7 @@ bool reliable(Type t) { return t == Type::rc || t == Type::xrc_send || t == Type
 void start_congestion_control(Context& ctx, Qp& qp) {
     const io::PortAddresses* port = ctx.shared->addresses.find(qp.spec.port);
     const auto policy = port != nullptr ? port->congestion : cc::Policy::fixed_window;
-    cc::start(qp.requester.congestion, qp.adaptation, ctx.congestion, policy, qp.mtu);
+    cc::start(qp.requester.congestion, qp.adaptation, ctx.limits(qp), policy, qp.mtu);
 }
 
 void enter(Context& ctx, Qp& qp, State next) {

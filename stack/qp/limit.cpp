@@ -19,8 +19,8 @@ bool waits_for_memory(const Qp& qp) { return qp.slow != nullptr && qp.slow->payl
 /// packet.
 Limit limit_of_next(const Context& ctx, const Qp& qp, const SendRecord& next) {
     const Requester& rq = qp.requester;
-    const uint32_t open = cc::window(rq.congestion, ctx.congestion);
-    if (rq.window.in_flight() >= open) return open < ctx.congestion.max_window ? Limit::congestion : Limit::window;
+    const uint32_t open = cc::window(rq.congestion, ctx.limits(qp));
+    if (rq.window.in_flight() >= open) return open < ctx.limits(qp).max_window ? Limit::congestion : Limit::window;
     const bool reads = rq.queue.reads_outstanding() != 0;
     if (reads && (next.fence || needs_response(next.kind))) return Limit::reads;
     if (next.takes_recv && rq.credit_probe) return Limit::credits;

@@ -149,7 +149,7 @@ void repeat_reported(Context& ctx, Qp& qp) {
     const uint32_t span = std::min(reported_span(qp), window.in_flight());
     if (span == 0 || qp.reorder->reports.repeated.full() || !can_repair(ctx, qp)) return;
     if (unrepeated_request(qp, window.acked(), window.acked() + span).length == 0) return;
-    cc::on_loss(qp.requester.congestion, qp.adaptation, ctx.congestion, ctx.now, qp.requester.round_trip.smoothed());
+    cc::on_loss(qp.requester.congestion, qp.adaptation, ctx.limits(qp), ctx.now, qp.requester.round_trip.smoothed());
     begin_repair(ctx, qp, Cause::reported, span);
 }
 
@@ -161,7 +161,7 @@ void request_lost(Context& ctx, Qp& qp) {
     const bool known = r.cause != Cause::none && r.begin == rq.window.acked() && rq.window.lost() != 0;
     const bool under_way = qp.keeps_responses && qp.reorder->missing.asked.covers(rq.window.acked());
     if (under_way || (known && !answers_repair(rq, ctx.now))) return;  // the repair of this packet is in progress
-    cc::on_loss(rq.congestion, qp.adaptation, ctx.congestion, ctx.now, rq.round_trip.smoothed());
+    cc::on_loss(rq.congestion, qp.adaptation, ctx.limits(qp), ctx.now, rq.round_trip.smoothed());
     if (!take_retry(ctx, qp, rq.retries_left, abi::WcStatus::retry_exc_err)) return;
     // The last response to a repeated READ does not show whether the requests behind that READ have arrived. This NAK shows
     // that one of these requests is missing.
@@ -175,7 +175,7 @@ void request_lost(Context& ctx, Qp& qp) {
 
 void response_lost(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
-    cc::on_loss(rq.congestion, qp.adaptation, ctx.congestion, ctx.now, rq.round_trip.smoothed());
+    cc::on_loss(rq.congestion, qp.adaptation, ctx.limits(qp), ctx.now, rq.round_trip.smoothed());
     const bool repairs = qp.keeps_responses && ctx.selective_repeat && rq.window.awaits_answer() && !rq.queue.empty();
     if (repairs) {
         begin_repair(ctx, qp, Cause::response, missing_span(qp));
@@ -252,7 +252,7 @@ void probe(Context& ctx, Qp& qp) {
     if (reports) forget_report(qp);
     // A single unanswered probe may be lost by chance. Two unanswered probes indicate that the network cannot carry the current
     // load.
-    if (rq.repair.probes == kProbesToNarrow) cc::on_timeout(rq.congestion, qp.adaptation, ctx.congestion, ctx.now);
+    if (rq.repair.probes == kProbesToNarrow) cc::on_timeout(rq.congestion, qp.adaptation, ctx.limits(qp), ctx.now);
     Repair& r = rq.repair;
     if (r.probes != 0xff) ++r.probes;
     if (r.mode == RepeatMode::unknown && !qp.keeps_responses && awaits_proof(rq)) {

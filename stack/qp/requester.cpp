@@ -25,8 +25,9 @@ uint32_t beside_repair(const Requester& rq, uint32_t most) {
     return std::max(most / 4, std::min(most, kFew));
 }
 
-uint32_t most_in_flight(const Context& ctx, const Requester& rq) {
-    const uint32_t most = cc::window(rq.congestion, ctx.congestion);
+uint32_t most_in_flight(const Context& ctx, const Qp& qp) {
+    const Requester& rq = qp.requester;
+    const uint32_t most = cc::window(rq.congestion, ctx.limits(qp));
     if (cc::rests(rq.congestion) || rq.window.lost() == 0) [[likely]]
         return most;
     return most + beside_repair(rq, most);
@@ -431,7 +432,7 @@ bool has_requests(const Context& ctx, const Qp& qp) {
     if (rq.window.repair_due() && !rq.deadlines.pending(Deadline::rnr)) return qp.state == State::rts || qp.state == State::sqd;
     if (!may_send(ctx, qp)) return false;
     if (rq.queue.all_sent()) return posted(qp) && qp.state == State::rts && rq.queue.length() < qp.spec.sq.depth;
-    return may_start(qp, *rq.queue.current(), most_in_flight(ctx, rq));
+    return may_start(qp, *rq.queue.current(), most_in_flight(ctx, qp));
 }
 
 bool hold_back(Context& ctx, Qp& qp) {
@@ -451,11 +452,11 @@ uint32_t send_requests(Context& ctx, Qp& qp, uint32_t quantum) {
     uint32_t sent = 0;
     SendTurn turn;
     const uint64_t bytes_before = qp.counters.tx_bytes;
-    quantum = cc::begin_turn(rq.congestion, qp.adaptation, ctx.congestion, {ctx.now, quantum, !rq.window.awaits_answer()});
+    quantum = cc::begin_turn(rq.congestion, qp.adaptation, ctx.limits(qp), {ctx.now, quantum, !rq.window.awaits_answer()});
     if (rq.window.repair_due() && !rq.deadlines.pending(Deadline::rnr)) [[unlikely]]
         sent = send_repairs(ctx, qp, quantum);
     turn.uncounted = rq.queue.cursor();
-    turn.most = most_in_flight(ctx, rq);
+    turn.most = most_in_flight(ctx, qp);
     Step step = Step::done;
     while (sent < quantum && may_send(ctx, qp)) {
         if (rq.queue.all_sent() && (qp.state != State::rts || !fetch(qp, quantum - sent))) break;
@@ -475,7 +476,7 @@ uint32_t send_requests(Context& ctx, Qp& qp, uint32_t quantum) {
         complete_unacknowledged(ctx, qp);
         return sent;
     }
-    cc::on_sent(rq.congestion, qp.adaptation, ctx.congestion, ctx.now, uint32_t(qp.counters.tx_bytes - bytes_before));
+    cc::on_sent(rq.congestion, qp.adaptation, ctx.limits(qp), ctx.now, uint32_t(qp.counters.tx_bytes - bytes_before));
     if (!rq.deadlines.pending(Deadline::ack)) {
         restart_ack_timer(ctx, qp);
     }

@@ -25,7 +25,7 @@ void on_silence(Context& ctx, Qp& qp) {
     Requester& rq = qp.requester;
     count(ctx, qp, &EventCounters::timeouts);
     if (rq.timeouts_in_a_row < kMostTimeoutDoublings) ++rq.timeouts_in_a_row;
-    cc::on_timeout(rq.congestion, qp.adaptation, ctx.congestion, ctx.now);
+    cc::on_timeout(rq.congestion, qp.adaptation, ctx.limits(qp), ctx.now);
     rq.implied_nak_pending = false;
     note(ctx, qp, Happening::timeout, rq.window.acked(), rq.retries_left);
     if (take_retry(ctx, qp, rq.retries_left, abi::WcStatus::retry_exc_err)) roll_back(ctx, qp);
