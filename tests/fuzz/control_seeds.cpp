@@ -123,6 +123,7 @@ Bytes queue_pairs() {
     r.a.to_init(ud, 0x1111);
     const Gid group{{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 239, 1, 2, 3}};
     for (const Op op : {Op::attach_mcast, Op::detach_mcast}) require(r.a.try_mcast(op, ud, group) == 0, "a QP can join a group");
+    r.call(Op::send_posted, ud.handle);
     r.call(Op::destroy_ah, r.a.create_ah(pd, r.a.self(other)));
     r.a.query(one);
     for (const uint32_t state : {uint32_t(IBV_QPS_ERR), uint32_t(IBV_QPS_RESET)}) r.a.to_state(one, state);
