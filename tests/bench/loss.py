@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 """Measures the share of bandwidth that perftest's bandwidth programs keep if frames are lost, over rocid's loopback.
 
-    tests/bench/loss.py [--build DIR] [--seconds N] [--only write send read] [--mode reports selective back-n adaptive] [--drops P ...]
+    tests/bench/loss.py [--build DIR] [--seconds N] [--rounds N] [--only write send read] [--mode reports selective back-n adaptive] [--drops P ...]
 
 rocid itself drops frames at random, in each direction (section [fault] of its configuration). Each row is one QP with 64 KiB per
-message at MTU 4096. The shares of a row are relative to the run without loss in the same row. Prints a table in Markdown.
+message at MTU 4096. The shares of a row are relative to the runs without loss in the same row. With --rounds N, each figure is the
+median of N runs, and the runs with different losses alternate. Prints a table in Markdown.
 """
 import argparse
 import os
 import re
+import statistics
 import subprocess
 import sys
 import time
@@ -19,10 +21,10 @@ from local_rocid import Rocid
 TOP = Path(__file__).resolve().parent.parent.parent
 PROGRAMS = {"write": "ib_write_bw", "send": "ib_send_bw", "read": "ib_read_bw"}
 MODES = {
-    "reports": ["engine.loss_reports=on"],
-    "selective": [],
+    "reports": [],
+    "selective": ["engine.loss_reports=off"],
     "back-n": ["engine.repeat=go-back-n", "engine.reorder_frames=0"],
-    "adaptive": ["congestion.policy=adaptive", "engine.loss_reports=on"],
+    "adaptive": ["congestion.policy=adaptive"],
 }
 DROPS = (0, 0.0001, 0.001, 0.01, 0.03, 0.05)
 PORT = 18997
@@ -54,29 +56,44 @@ def cell(figure, whole):
     return f"{100 * figure / whole:.1f} %" if whole else "-"
 
 
+def median(figures):
+    """Returns None if a run failed."""
+    return None if None in figures else statistics.median(figures)
+
+
+def measure(args, mode):
+    """Returns the figures of all runs by program and share of lost frames."""
+    figures = {(name, drop): [] for name in args.only for drop in args.drops}
+    for done in range(args.rounds):
+        for drop in args.drops:
+            with Rocid(args.build.resolve(), [*MODES[mode], f"fault.drop={drop}"]) as rocid:
+                for name in args.only:
+                    figures[name, drop].append(gigabits(rocid, PROGRAMS[name], args.seconds))
+        print(f"{mode}: round {done + 1} of {args.rounds}", file=sys.stderr, flush=True)
+    return figures
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=Path, default=TOP / "build")
     parser.add_argument("--seconds", type=int, default=2, help="duration of each run in seconds")
+    parser.add_argument("--rounds", type=int, default=3, help="number of runs per figure")
     parser.add_argument("--only", nargs="+", choices=list(PROGRAMS), default=list(PROGRAMS))
     parser.add_argument("--mode", nargs="+", choices=list(MODES), default=["reports", "selective", "back-n"])
     parser.add_argument("--drops", nargs="+", type=float, default=DROPS, help="shares of the frames that rocid drops; the first share must be 0")
     args = parser.parse_args()
-    print(f"{len(os.sched_getaffinity(0))} CPUs, one engine, loopback, 64 KiB per message, MTU 4096, {args.seconds} s per run\n")
+    print(f"{len(os.sched_getaffinity(0))} CPUs, three busy threads (one engine, two programs), loopback, 64 KiB per message, MTU 4096, "
+          f"{args.seconds} s per run, median of {args.rounds}\n")
     print("| program | loss treated by | Gb/s without loss | " + " | ".join(f"{100 * d:g} %" for d in args.drops[1:]) + " |")
     print("| --- | --- | ---: |" + " ---: |" * (len(args.drops) - 1), flush=True)
     broken = False
     for mode in args.mode:
-        figures = {name: [] for name in args.only}
-        for drop in args.drops:
-            with Rocid(args.build.resolve(), [*MODES[mode], f"fault.drop={drop}"]) as rocid:
-                for name in args.only:
-                    figures[name].append(gigabits(rocid, PROGRAMS[name], args.seconds))
-        for name, row in figures.items():
-            whole = row[0]
-            broken |= whole is None
-            print(f"| {PROGRAMS[name]} | {mode} | {'error' if whole is None else f'{whole:.1f}'} | "
-                  + " | ".join(cell(f, whole) for f in row[1:]) + " |", flush=True)
+        figures = measure(args, mode)
+        for name in args.only:
+            row = [median(figures[name, drop]) for drop in args.drops]
+            broken |= None in row
+            print(f"| {PROGRAMS[name]} | {mode} | {'error' if row[0] is None else f'{row[0]:.1f}'} | "
+                  + " | ".join(cell(f, row[0]) for f in row[1:]) + " |", flush=True)
     return 1 if broken else 0
 
 
