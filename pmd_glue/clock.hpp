@@ -4,7 +4,7 @@
 
 #include <rte_cycles.h>
 
-#include "time_source.hpp"
+#include "base/time_source.hpp"
 
 namespace roci::pmd {
 

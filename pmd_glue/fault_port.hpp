@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "io/port.hpp"
-#include "time_source.hpp"
+#include "base/time_source.hpp"
 
 namespace roci::pmd {
 

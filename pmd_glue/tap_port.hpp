@@ -11,7 +11,7 @@
 
 #include "io/port.hpp"
 #include "tap_filter.hpp"
-#include "time_source.hpp"
+#include "base/time_source.hpp"
 
 namespace roci::pmd {
 

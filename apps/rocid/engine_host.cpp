@@ -33,6 +33,9 @@ Nanos target_of(const Config& c, const DeviceSection& device) {
     return (device.port == "udp" ? kSockets : kFrames) * kMicro;
 }
 
+/// Returns true if the port sends by system calls.
+bool uses_kernel(const DeviceSection& d) { return d.port == "udp" || d.port == "tap" || d.port.starts_with("af_"); }
+
 cc::Limits congestion_limits(const Config& c) {
     constexpr uint32_t kMegabit = 125;  // bytes per millisecond
     cc::Limits l;
@@ -159,7 +162,9 @@ void EngineHost::make_worker(uint32_t index, qp::Shared& shared, abi::EnginePage
     const bool interrupts = std::ranges::any_of(ports_.all(), [](const OpenPort& p) { return p.armed_by_sleeper; });
     const bool silent =
         std::ranges::any_of(ports_.all(), [](const OpenPort& p) { return p.ethdev != nullptr && p.signals.empty(); });
-    w->engine = std::make_unique<engine::Engine>(engine_config(config_, index), shared, tops, counters.places(index));
+    engine::Config config = engine_config(config_, index);
+    if (std::ranges::any_of(config_.devices, uses_kernel)) config.clock = &clock_;
+    w->engine = std::make_unique<engine::Engine>(config, shared, tops, counters.places(index));
     w->loop = std::make_unique<Loop>(*w->engine, clock_, idle_policy(config_, silent, interrupts), page.engine[index].sleeping,
                                      events.wake_flag(), epoch_);
     w->loop->set_on_events([&events, &ring = w->engine->events()] { events.pushed(ring); });

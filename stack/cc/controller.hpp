@@ -61,7 +61,7 @@ struct State {
     uint32_t differences = 0;   ///< delay: sum of the differences of consecutive round trips since `round_at`, ns
     uint32_t round_at = 0;      ///< delay: low bits of the time when the current round began
     uint16_t measured = 0;      ///< delay: number of round trips measured since `round_at`
-    uint16_t jitter = 0;        ///< delay: mean difference of consecutive round trips, in units of kQueueUnit (delay.cpp)
+    uint16_t jitter = 0;        ///< delay: mean difference of consecutive round trips, in units of 2^unit_shift ns
     uint8_t packet_shift = 12;  ///< a full packet has 2^packet_shift bytes
     uint8_t raises_by_time = 0, raises_by_bytes = 0;
     uint8_t queued = 0;         ///< delay: the part of the last round trip that was spent in queues, in units of 1/kFraction
@@ -71,7 +71,9 @@ struct State {
     bool slow_start : 1 = true;
     bool crowded : 1 = false;    ///< delay: the last round trip was longer than the target
     bool contended : 1 = false;  ///< delay: cuts do not shorten round trips, so long round trips do not reduce the window
-    uint16_t queue = 0;          ///< delay: time that the last round trip spent in queues, in units of kQueueUnit (delay.cpp)
+    bool far : 1 = false;        ///< delay: the shortest round trip is long (kFar in delay.cpp)
+    uint8_t unit_shift = 6;      ///< delay: log2 of the unit of `queue`, `swing`, `jitter` and the longest queue, ns
+    uint16_t queue = 0;          ///< delay: time that the last round trip spent in queues, in units of 2^unit_shift ns
     uint16_t swing = 0;          ///< delay: mean difference of consecutive values of `queue`
 };
 static_assert(sizeof(State) == 64);

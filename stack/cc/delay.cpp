@@ -15,6 +15,8 @@
 // which the window is at least as large as before the last cuts. Otherwise a link whose other flows have ended, or whose packets
 // were lost, would be idle for hundreds of round trips. A loss indicates congestion only if the queue is about as long as the
 // longest measured queue. A shorter queue does not overflow, because the same queue has held more packets before.
+#include <bit>
+
 #include "cc/policies.hpp"
 
 namespace roci::cc {
@@ -22,11 +24,14 @@ namespace {
 
 constexpr uint32_t kStep = kFraction / 2;  ///< growth of the window per round trip
 constexpr uint32_t kMostLossCut = 16;      ///< largest divisor of the window for one loss while State::contended is set
+constexpr uint32_t kFar = 250'000;         ///< ns; shortest round trip of a far path
 constexpr uint8_t kMostVainCuts = 15;
 constexpr uint8_t kMostExcuses = 3;            ///< limit of State::excused
-constexpr uint32_t kQueueUnit = 64;            ///< ns
+constexpr uint8_t kLeastShift = 6;             ///< State::unit_shift for round trips up to 262 us
+constexpr uint32_t kUnits = 12;                ///< a longer shortest round trip has up to 2^kUnits units
 constexpr uint32_t kMostDifference = 1 << 17;  ///< ns; limit of the effect of one sample on State::jitter
 constexpr uint16_t kMostMeasured = 256;        ///< largest number of samples in a round
+constexpr uint32_t kLongestSwing = 240'000;    ///< ns; the time in which a link of 25 Gb/s empties the buffer of a usual switch
 constexpr uint32_t kJitterShift = 3;           ///< the weight of one round trip in State::jitter and swing is 1/2^kJitterShift
 constexpr uint32_t kSwings = 4;                ///< factor of State::swing in the target
 /// A flow that grows by half a packet per round trip and cuts its window to 7/10 gets the same share of a link as TCP (RFC 9438
@@ -40,30 +45,41 @@ uint32_t& longest_queue(State& s) { return s.bytes; }
 uint32_t& full_window(State& s) { return s.rate; }
 bool is_shorter_than_before(State& s) { return s.queue < longest_queue(s) - longest_queue(s) / 4; }
 
-/// Returns the time that is added to the target `base`, because hosts delay packets at random. A small jitter is ignored, because
-/// bursts of other flows also cause a small jitter. The added time and the factor of the jitter are limited: a flow with a wide
-/// window measures a longer jitter than other flows, and without the limits this flow would take a larger share of the link.
-uint32_t jitter_allowance(const State& s, uint32_t base) {
-    const uint32_t jitter = s.jitter * kQueueUnit, ignored = base / 10;
+/// Returns the time that is added to the target, because hosts delay packets at random. A small jitter is ignored, because bursts
+/// of other flows also cause a small jitter. The added time and the factor of the jitter are limited: a flow with a wide window
+/// measures a longer jitter than other flows, and without the limits this flow would take a larger share of the link.
+uint32_t jitter_allowance(const State& s, const Limits& l) {
+    const uint32_t base = uint32_t(l.target), jitter = uint32_t{s.jitter} << s.unit_shift, ignored = base / 10;
     return jitter <= ignored ? 0 : std::min((jitter - ignored) * 3, base / 3 * 2);
 }
 
-/// Returns the time that is added to the target `base`, because hosts have no CPU for long times. A swing (State::swing) of up to
-/// 8 times `base` is ignored. A larger swing is not caused by a queue: the length of a queue near the target cannot change that
-/// much from one round trip to the next.
-uint32_t swing_allowance(const State& s, uint32_t base) {
-    const uint32_t swing = s.swing * kQueueUnit, ignored = base * 8;
+/// Returns the time that is added to the target, because hosts have no CPU for long times. A swing (State::swing) up to a limit
+/// is ignored. A larger swing is not caused by a queue: the length of a queue near the target cannot change that much from one
+/// round trip to the next.
+uint32_t swing_allowance(const State& s, const Limits& l) {
+    const uint32_t swing = uint32_t{s.swing} << s.unit_shift;
+    const uint32_t ignored = std::max({kLongestSwing, uint32_t(l.target) * 2, uint32_t{1} << (s.unit_shift + kUnits - 5)});
     return swing <= ignored ? 0 : (swing - ignored) * kSwings;
 }
 
 /// Returns the target round trip. Narrow windows get a longer target than wide windows, so that flows that share a queue get
 /// equal windows. In a network with long round trips, the target is 5/4 of the shortest measured round trip. A longer target
 /// would be unfair: if a flow began while other flows filled the queue, the shortest round trip of this flow includes time in
-/// the queue.
+/// the queue. The allowances for busy hosts are added to both targets.
 uint32_t target(const Controller& c, const State& s, const Limits& l, uint32_t shortest) {
-    const uint32_t aim = uint32_t(l.target);
-    const uint32_t base = aim + jitter_allowance(s, aim) + swing_allowance(s, aim);
-    return std::max(base + uint32_t(uint64_t{2} * l.target * kFraction / (kFraction + c.window)), shortest + shortest / 4);
+    const uint32_t narrow = uint32_t(uint64_t{2} * l.target * kFraction / (kFraction + c.window));
+    return std::max(uint32_t(l.target) + narrow, shortest + shortest / 4) + jitter_allowance(s, l) + swing_allowance(s, l);
+}
+
+/// Sets the unit of the times in queues, so that 16 bits hold up to 16 times the shortest round trip.
+void choose_unit(State& s, uint32_t shortest) {
+    const auto shift = uint8_t(std::clamp<int>(std::bit_width(shortest) - int(kUnits), kLeastShift, 24));
+    for (; s.unit_shift < shift; ++s.unit_shift) {
+        s.queue >>= 1;
+        s.swing >>= 1;
+        s.jitter >>= 1;
+        longest_queue(s) >>= 1;
+    }
 }
 
 /// Called when round trips stay long although the window shrinks. Marks the QP as contended and restores the window that the QP
@@ -76,7 +92,7 @@ void contend(Controller& c, State& s) {
 void measure_queue(State& s, const Acked& a) {
     const uint32_t delay = a.sample - a.shortest;
     s.queued = uint8_t(uint64_t{delay} * (kFraction - 1) / a.sample);
-    const auto queue = uint16_t(std::min(delay / kQueueUnit, 0xffffu));
+    const auto queue = uint16_t(std::min(delay >> s.unit_shift, 0xffffu));
     const uint32_t difference = queue > s.queue ? queue - s.queue : s.queue - queue;
     s.swing = uint16_t(s.swing - (s.swing >> kJitterShift) + (difference >> kJitterShift));
     s.queue = queue;
@@ -97,7 +113,21 @@ void yield_too(Controller& c, State& s, const Acked& a) {
     longest_queue(s) = s.queue;
 }
 
+/// Judges a round trip on a far path. Hosts and other flows delay packets there by more than a target that is near the shortest
+/// round trip. So only losses and timeouts reduce the window, as with TCP.
+void judge_far(const Controller& c, State& s, const Acked& a) {
+    measure_queue(s, a);
+    s.contended = true;
+    s.crowded = false;
+    if (a.sample > a.shortest + a.shortest / 2) s.slow_start = false;
+    if (a.sample < a.shortest + a.shortest / 8 && c.window < full_window(s)) s.slow_start = true;
+    if (full_window(s) != 0 && c.window >= full_window(s)) s.slow_start = false;
+}
+
 void judge(Controller& c, State& s, const Limits& l, const Acked& a) {
+    choose_unit(s, a.shortest);
+    s.far = a.shortest >= kFar;
+    if (s.far) return judge_far(c, s, a);
     const uint32_t aim = target(c, s, l, a.shortest);
     const bool again = s.crowded;  // one long round trip alone does not indicate congestion
     s.crowded = a.sample > aim;
@@ -121,7 +151,7 @@ void judge(Controller& c, State& s, const Limits& l, const Acked& a) {
 }
 
 void measure_jitter(State& s) {
-    const uint32_t mean = s.differences / s.measured / kQueueUnit;
+    const uint32_t mean = s.differences / s.measured >> s.unit_shift;
     s.jitter = uint16_t(s.jitter - (s.jitter >> kJitterShift) + (mean >> kJitterShift));
 }
 
@@ -144,9 +174,10 @@ void collect(Controller& c, State& s, const Limits& l, const Acked& a) {
 
 uint32_t step(const Controller& c, const State& s, const Limits& l, uint32_t packets) {
     if (s.slow_start) return packets * kFraction / 2;  // half a packet per ACK, also below one packet
+    if (s.far) return std::max(packets * kFraction * kFraction / std::max<uint32_t>(c.window, kFraction), 1u);  // as TCP
     // The hosts, not queues, cause the long round trips. With small steps, the growth of the window would take hundreds of round
     // trips.
-    if (swing_allowance(s, uint32_t(l.target)) != 0) return packets * kFraction / 4;
+    if (swing_allowance(s, l) != 0) return packets * kFraction / 4;
     if (c.window < kFraction) return packets * kStep / 4;
     return packets * kStep * kFraction / c.window;
 }
@@ -204,13 +235,15 @@ bool is_chance(State& s) {
 
 }  // namespace
 
-/// Reduces the window after a loss that did not happen by chance. Removes only the packets that were in queues, so that the
+/// Reduces the window after a loss that did not happen by chance. On a far path, a loss happened by chance if the last round trip
+/// spent less than a quarter of its time in queues. Removes only the packets that were in queues, so that the
 /// link stays full.
 void lost_delay(Controller& c, State& s, const Limits&, Nanos now, uint32_t round_trip) {
-    if (!s.contended && is_chance(s)) return;
+    if (s.far ? s.queued < kFraction / 4 : !s.contended && is_chance(s)) return;
     if (uint32_t(now) - s.cut_at < round_trip) return;
     const uint32_t left = c.window * (kFraction - s.queued) / kFraction;
-    cut_delay(c, s, now, std::max(left, c.window / (s.contended ? kMostLossCut : kMostCut)));
+    const uint32_t least = s.far ? c.window * kYieldKeeps / kYieldOf : c.window / (s.contended ? kMostLossCut : kMostCut);
+    cut_delay(c, s, now, std::max(left, least));
 }
 
 void silent_delay(Controller& c, State& s, const Limits&, Nanos now) {

@@ -6,12 +6,14 @@ namespace {
 /// ns; idle time after which the measurements of the network are out of date. A program that works has shorter pauses. A QP with
 /// outstanding packets is not idle: if it sends nothing, it waits for its peer or for a CPU.
 constexpr uint32_t kIdle = 1'000'000;
+/// ns; the same on far paths, where a pause of 1 ms is short. TCP's shortest retransmission timeout is as long on Linux.
+constexpr uint32_t kIdleFar = 200'000'000;
 
 }  // namespace
 
 void forget_if_idle(Controller& c, State& s, const Limits& l, const Turn& t) {
     const uint32_t pause = c.window < kFraction ? kLongestPause : 0;  // such a small window causes pauses up to kLongestPause
-    if (!t.idle || uint32_t(t.now) - s.active_at < kIdle + pause) return;
+    if (!t.idle || uint32_t(t.now) - s.active_at < (s.far ? kIdleFar : kIdle) + pause) return;
     s.active_at = uint32_t(t.now);
     s.contended = false;
     s.vain_cuts = s.excused = 0;

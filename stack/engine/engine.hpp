@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/line_memory.hpp"
+#include "base/time_source.hpp"
 #include "cc/controller.hpp"
 #include "engine/command.hpp"
 #include "io/event.hpp"
@@ -35,6 +36,7 @@ struct Config {
     std::vector<Nanos> targets{};  ///< by port: cc::Limits::target; empty: congestion.target for all ports
     uint32_t event_ring = 4096;
     uint32_t reorder_frames = 1024;  ///< distance from a missing PSN within which a QP keeps frames; rounded up to a power of two
+    const TimeSource* clock = nullptr;  ///< clock of the caller of poll(), for ports whose bursts take long; nullptr: not needed
     uint64_t reorder_bytes = 32 << 20;  ///< bytes of memory for the kept frames of all QPs of the engine
 };
 

@@ -1,5 +1,6 @@
 // Tests of selective repeat and probes: which packets the requester sends again, and at which time. The responder is a puppet,
 // whose packets the test writes.
+#include "base/time_source.hpp"
 #include "fixture.hpp"
 #include "qp/shared.hpp"
 #include "qp/state.hpp"
@@ -8,6 +9,7 @@ namespace roci::sim {
 namespace {
 
 struct Selective : PuppetTest {
+    using PuppetTest::PuppetTest;
     qp::RepeatMode mode() { return world.host(0).shared().qps.find(qp.qpn)->requester.repair.mode; }
     const qp::RoundTrip& times() { return world.host(0).shared().qps.find(qp.qpn)->requester.round_trip; }
     /// Sends one WRITE of `packets` packets.
@@ -165,6 +167,36 @@ TEST_F(Selective, ARepairAfterAProbeShowsThatTheRoundTripIsShort) {
     EXPECT_LT(next->when - repaired, 150'000u);
     puppet.send_ack(0x108, 2);
     EXPECT_EQ(a.wait_status(), WcStatus::success);
+}
+
+/// A clock that shows, after the engine has sent, that sending took 500 us.
+struct LateClock final : TimeSource {
+    const World* world = nullptr;
+    Nanos now() const override { return world->now() + 500'000; }
+};
+
+struct SlowPorts : Selective {
+    static inline LateClock clock;
+    static WorldOptions options() {
+        WorldOptions o{.hosts = 1};
+        o.engine.clock = &clock;
+        return o;
+    }
+    SlowPorts() : Selective(options()) { clock.world = &world; }
+};
+
+/// The time that a port needs to send is part of the round trips of ACKs that arrive meanwhile.
+TEST_F(SlowPorts, AnAckThatArrivesWhileTheEngineSendsHasALongRoundTrip) {
+    join();
+    write(1);
+    world.run_for(50'000);
+    puppet.send_ack(0x100, 1);
+    for (int i = 0; i < 30; ++i) {  // the engine sends in each round
+        a.client.post_send(qp, a.rdma(WrOpcode::rdma_write, 1, 0, kMtu, 0x1000, 7));
+        world.run_for(200);
+    }
+    ASSERT_EQ(a.wait_status(), WcStatus::success);
+    EXPECT_GT(times().shortest(), 500'000u);
 }
 
 /// The peer reports a packet twice, and the packet is sent again twice. The ACK acknowledges the first of the two, so the time

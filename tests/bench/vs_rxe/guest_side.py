@@ -104,7 +104,7 @@ def contents(repo, build, work, image, machine):
     rxe = next(pathlib.Path(f'/{LIB}/libibverbs').glob('librxe-rdmav*.so'))
     files |= drivers | {str(rxe).lstrip('/'): str(rxe), 'etc/libibverbs.d/rxe.driver': '/etc/libibverbs.d/rxe.driver'}
     return image.Contents('vs', init, programs, files, links=links,
-                          boot_modules=('crc32_generic', 'crc32_pclmul', 'rdma_rxe', 'ib_uverbs', 'rdma_ucm', 'veth', 'dummy'), later_modules=('sch_netem',))
+                          boot_modules=('crc32_generic', 'crc32_pclmul', 'rdma_rxe', 'ib_uverbs', 'rdma_ucm', 'veth', 'dummy'), later_modules=('sch_netem', 'sch_tbf'))
 
 
 class Bench:

@@ -181,15 +181,52 @@ class Measurement:
             self.bench.guest.must('; '.join(f'tc {n} qdisc del dev {link} root' for n, link in links))
             self.bench.end_rocid('lossy')
 
-    # ---- 4
+    # ---- 4: beside TCP
+
+    def share(self):
+        """Sends WRITEs over a udp port beside one TCP stream with CUBIC, through a bottleneck with a queue of a given
+        length. Notes both rates and the smaller one's part of a fair share."""
+        rate, delay = 100, 10  # Mb/s, ms
+        for bdps in (0.5, 1, 2):
+            name = f'4 share: {rate} Mb/s, {delay} ms, queue {bdps} x bandwidth x delay'
+            if not self.wanted.search(name):
+                continue
+            if self.options.list:
+                print(name)
+                continue
+            self.set_mtu(1500, 1500)
+            end = self.veth_ends(xdp=False)['roci udp']
+            queue = int(rate * 125 * delay * bdps)
+            self.bench.guest.must(f'tc -n c qdisc replace dev uc root tbf rate {rate}mbit burst 16k limit {queue}; tc -n d qdisc replace dev ud root netem limit 10000 delay {delay}ms')
+            both = [self.beside_tcp(end) for _ in range(self.options.rounds)]
+            self.bench.guest.must('tc -n c qdisc del dev uc root; tc -n d qdisc del dev ud root')
+            ours, tcp = (statistics.median(rates) for rates in zip(*both))
+            least = statistics.median(2 * min(pair) / sum(pair) for pair in both)
+            self.note(f'{name}: RDMA {ours:.1f}, TCP {tcp:.1f} Mb/s (medians of {len(both)}), the smaller one has {least:.2f} of a fair share')
+
+    def beside_tcp(self, end, seconds=20):
+        """Returns the rates of RDMA and TCP in Mb/s while both send."""
+        server, client = '/usr/bin/ip netns exec d', '/usr/bin/ip netns exec c'
+        listening = self.bench.guest.start(f'{server} iperf3 -s -1', seconds + 30)
+        stream = self.bench.guest.start(f'sleep 1; {client} iperf3 -c 10.65.0.2 -t {seconds} -i 1 -f m -C cubic', seconds + 30)
+        self.bench.port += 1
+        words = [f'ib_write_bw -F -d {dev} -x {gid} -p {self.bench.port} -s 65536 -m 1024 -D {seconds - 6} --report_gbits' for dev, gid in zip(end.devices, end.gids)]
+        ours, _ = self.bench.pair(end, words[1], words[0], end.address, self.bench.port, seconds + 30)
+        figure = float([row.split() for row in ours.splitlines() if re.match(r'\s*65536\s+\d+\s', row)][-1][3])
+        output = stream.wait()[1]
+        listening.wait()
+        rows = [float(r) for r in re.findall(r'sec +[\d.]+ \S+ +([\d.]+) Mbits/sec', output)]
+        return 1000 * figure, statistics.mean(rows[4:seconds - 8])
+
+    # ---- 5
 
     def cpu(self):
         """Measures the CPU time in seconds per GiB. It is the difference between a long run and a short run, which
         does not include the start of the programs."""
         run = 'roci run --socket /run/lb.sock --'
-        groups = (('4 CPU loopback', (End('rxe', ('rxel', 'rxel'), ('10.63.0.1', '10.63.0.1')),
+        groups = (('5 CPU loopback', (End('rxe', ('rxel', 'rxel'), ('10.63.0.1', '10.63.0.1')),
                                       End('roci', ('roci0', 'roci1'), ('10.77.0.1', '10.77.0.2'), run, run, rocids=('lb',)))),
-                  ('4 CPU veth', None))
+                  ('5 CPU veth', None))
         for section, ends in groups:
             if not self.wanted.search(section):
                 continue
@@ -224,10 +261,10 @@ class Measurement:
         self.idle()
 
     def idle(self):
-        if not self.wanted.search('4 CPU idle'):
+        if not self.wanted.search('5 CPU idle'):
             return
         if self.options.list:
-            print('4 CPU idle')
+            print('5 CPU idle')
             return
         bench = self.bench
         for name in list(bench.rocids):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares Rocinante with the kernel's Soft-RoCE (rdma_rxe), as ratios, in one emulated guest with 2 CPUs.
 
-    tests/bench/vs_rxe/run.py [--build DIR] [--rounds 3] [--seconds 3] [--parts 1234] [--kinds udp af_packet af_xdp] [--only REGEX] [--cpus N] [--list]
+    tests/bench/vs_rxe/run.py [--build DIR] [--rounds 3] [--seconds 3] [--parts 12345] [--kinds udp af_packet af_xdp] [--only REGEX] [--cpus N] [--list]
 
 Needs root, qemu-system-x86_64, apt (for Debian's kernel package), perftest, rdma, iperf3, ibverbs-providers, busybox-static. Nothing is
 installed. A figure is the median of --rounds runs; Soft-RoCE, Rocinante and TCP alternate. Before the first run, one or two runs that are
@@ -33,7 +33,7 @@ def parse():
     p.add_argument('--rounds', type=int, default=3)
     p.add_argument('--seconds', type=int, default=3)
     p.add_argument('--only', default='', help='measure only rows whose name matches this regular expression')
-    p.add_argument('--parts', default='1234', help='parts to measure: 1 loopback, 2 veth, 3 loss, 4 CPU')
+    p.add_argument('--parts', default='12345', help='parts to measure: 1 loopback, 2 veth, 3 loss, 4 beside TCP, 5 CPU')
     p.add_argument('--kinds', nargs='+', choices=['udp', 'af_packet', 'af_xdp'], default=['udp', 'af_packet', 'af_xdp'], help='ports to measure over veth')
     p.add_argument('--cpus', dest='smp', type=int, default=2, help='number of CPUs of the guest')
     p.add_argument('--calibrate', action='store_true', help='measure the times per iteration again instead of using the times that earlier runs have stored')
@@ -49,7 +49,7 @@ def parse():
 
 def measure(g, options):
     m = Measurement(Bench(g, options), options)
-    for number, part in (('1', m.loopback), ('2', m.veth), ('3', m.loss), ('4', m.cpu)):
+    for number, part in (('1', m.loopback), ('2', m.veth), ('3', m.loss), ('4', m.share), ('5', m.cpu)):
         if number not in options.parts:
             continue
         try:

@@ -105,6 +105,43 @@ TEST_F(Delay, AfterAnIdleTimeTheWindowGrowsAsThatOfANewQp) {
     }
 }
 
+/// A path whose shortest round trip takes 10 ms. Hosts delay packets there by milliseconds, at random.
+struct Far : Delay {
+    static constexpr uint32_t kPath = 10'000'000;
+    void rounds_between(uint32_t n, uint32_t least, uint32_t most) {
+        for (uint32_t i = 0; i < n; ++i) round(i % 2 == 0 ? least : most, kPath);
+    }
+};
+
+TEST_F(Far, LongRoundTripsDoNotShrinkTheWindow) {
+    rounds_between(20, kPath, kPath * 3);
+    const uint32_t before = window(c, l);
+    rounds_between(100, kPath + kPath / 4, kPath * 3);
+    EXPECT_NEAR(window(c, l), before + 100, 4) << "by a packet per round trip";
+}
+
+TEST_F(Far, ALossShrinksTheWindowIfPacketsWaitInQueues) {
+    rounds_between(100, kPath + kPath / 2, kPath + kPath / 2);
+    const uint32_t before = window(c, l);
+    round(kPath + kPath / 10, kPath);
+    on_loss(c, s, l, now, kPath);
+    EXPECT_GE(window(c, l), before) << "the queue is short, so the loss happened by chance";
+    round(kPath * 2, kPath);
+    on_loss(c, s, l, now, kPath);
+    EXPECT_NEAR(window(c, l), before * 7 / 10, 2);
+}
+
+TEST_F(Far, APauseOfSomeMillisecondsIsNotIdle) {
+    rounds_between(50, kPath, kPath);
+    const uint32_t before = window(c, l);
+    now += 50'000'000;
+    turn();
+    EXPECT_EQ(window(c, l), before);
+    now += 250'000'000;
+    turn();
+    EXPECT_EQ(window(c, l), l.first_window);
+}
+
 TEST_F(Delay, ASingleLongRoundTripIsChance) {
     rounds(6, kEmpty);
     const uint32_t before = window(c, l);

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "io/port.hpp"
-#include "pmd_glue/time_source.hpp"
+#include "base/time_source.hpp"
 
 namespace roci::pmd {
 

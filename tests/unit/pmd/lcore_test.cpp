@@ -15,7 +15,7 @@
 
 #include "io/event.hpp"
 #include "pmd_glue/lcore_loop.hpp"
-#include "pmd_glue/time_source.hpp"
+#include "base/time_source.hpp"
 
 namespace roci::pmd {
 namespace {
