@@ -126,9 +126,16 @@ build_demo() {
     rm -f "$log"
 }
 
-# Reads lines of ninja such as "[17/150] …". Prints the first line of each tenth of the steps, as "17 of 150".
+# Reads lines of ninja such as "[17/150] …". Prints the first line of each tenth of the steps, as "17 of 150". This is not in awk, because Debian's awk reads a
+# pipe in blocks and prints the lines of a whole block at once.
 tenths() {
-    awk -F'[][/]' '/^\[[0-9]+\/[0-9]+\]/ { t = int(10 * $2 / $3); if (t > last) { printf "   %d of %d\n", $2, $3; fflush(); last = t } }'
+    local line last=0
+    while IFS= read -r line; do
+        [[ "$line" =~ ^\[([0-9]+)/([0-9]+)\] ]] || continue
+        [ $((10 * BASH_REMATCH[1] / BASH_REMATCH[2])) -gt "$last" ] || continue
+        last=$((10 * BASH_REMATCH[1] / BASH_REMATCH[2]))
+        note "${BASH_REMATCH[1]} of ${BASH_REMATCH[2]}"
+    done
 }
 
 dev_demo() {
