@@ -111,7 +111,8 @@ TEXT
 # Builds only the programs and libraries of the demo, in groups of sources if nothing is built yet. Then ccache would only cost time, because no other build has
 # these groups. On a terminal, shows the progress line of ninja. Otherwise prints one line per tenth of the steps.
 build_demo() {
-    local log status=0 targets=(apps/rocid/rocid apps/roci/roci verbs_api/libibverbs/libibverbs.so.1 verbs_api/librdmacm/librdmacm.so.1)
+    local log status=0
+    local targets=(apps/rocid/rocid apps/roci/roci verbs_api/libibverbs/libibverbs.so.1 verbs_api/librdmacm/librdmacm.so.1 verbs_api/preload/librocinante-view.so)
     log="$(mktemp /tmp/roci-demo-build-XXXXXX)"
     if [ ! -f "$BUILD/build.ninja" ]; then
         export CCACHE_DISABLE=1
