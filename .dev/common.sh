@@ -46,7 +46,7 @@ configure() {
 }
 
 # Options of the builds that run tests. `werror` is off in other builds, because users may have compilers that give more warnings.
-FOR_TESTS=(-Dtests=true -Dwerror=true)
+FOR_TESTS=(-Dtests=true -Dwerror=true -Dgrouped=false)
 
 # Prints the names of the C++ files. `./dev check` checks their format, and `./dev format` corrects it.
 sources() { git ls-files 'apps/*.[ch]pp' 'stack/*.[ch]pp' 'pmd_glue/*.[ch]pp' 'verbs_api/*.[ch]pp' 'tests/*.[ch]pp'; }

@@ -108,11 +108,16 @@ explain() {
 TEXT
 }
 
-# Builds only the programs and libraries of the demo. On a terminal, shows the progress line of ninja. Otherwise prints one line per tenth of the steps.
+# Builds only the programs and libraries of the demo, in groups of sources if nothing is built yet. Then ccache would only cost time, because no other build has
+# these groups. On a terminal, shows the progress line of ninja. Otherwise prints one line per tenth of the steps.
 build_demo() {
-    local log status=0 targets=(apps/rocid/rocid apps/roci/roci verbs_api/libibverbs/libibverbs.so.1 verbs_api/librdmacm/librdmacm.so.1)
+    local log status=0
+    local targets=(apps/rocid/rocid apps/roci/roci verbs_api/libibverbs/libibverbs.so.1 verbs_api/librdmacm/librdmacm.so.1 verbs_api/preload/librocinante-view.so)
     log="$(mktemp /tmp/roci-demo-build-XXXXXX)"
-    configure "$BUILD" >"$log" 2>&1 || { tail -n 40 "$log"; die "meson setup failed; all of it: $log"; }
+    if [ ! -f "$BUILD/build.ninja" ]; then
+        export CCACHE_DISABLE=1
+        configure "$BUILD" -Dgrouped=true >"$log" 2>&1
+    fi || { tail -n 40 "$log"; die "meson setup failed; all of it: $log"; }
     if [ -t 1 ]; then
         NINJA_STATUS='   [%f of %t, %e s] ' ninja -C "$BUILD" "${targets[@]}" || status=$?
     else
@@ -122,9 +127,16 @@ build_demo() {
     rm -f "$log"
 }
 
-# Reads lines of ninja such as "[17/150] …". Prints the first line of each tenth of the steps, as "17 of 150".
+# Reads lines of ninja such as "[17/150] …". Prints the first line of each tenth of the steps, as "17 of 150". This is not in awk, because Debian's awk reads a
+# pipe in blocks and prints the lines of a whole block at once.
 tenths() {
-    awk -F'[][/]' '/^\[[0-9]+\/[0-9]+\]/ { t = int(10 * $2 / $3); if (t > last) { printf "   %d of %d\n", $2, $3; fflush(); last = t } }'
+    local line last=0
+    while IFS= read -r line; do
+        [[ "$line" =~ ^\[([0-9]+)/([0-9]+)\] ]] || continue
+        [ $((10 * BASH_REMATCH[1] / BASH_REMATCH[2])) -gt "$last" ] || continue
+        last=$((10 * BASH_REMATCH[1] / BASH_REMATCH[2]))
+        note "${BASH_REMATCH[1]} of ${BASH_REMATCH[2]}"
+    done
 }
 
 dev_demo() {

@@ -29,6 +29,12 @@ test_on_aarch64() {
     TIMEOUT_MULTIPLIER=20 run_meson_tests "$BUILD-aarch64" tests/unit tests/sim
 }
 
+# Runs the demo as a new user does: in a build folder that does not exist yet. The demo compiles groups of sources, which needs names that differ.
+test_demo() {
+    rm -rf "$BUILD-demo"
+    BUILD="$BUILD-demo" ./dev demo
+}
+
 other_compilers() {
     local clang
     for clang in "${CLANGS[@]}"; do step "$clang: builds without warnings" build_with "$clang"; done
@@ -63,6 +69,7 @@ dev_test() {
     [ "$full" = --quick ] || step "interop: two containers" python3 tests/interop/containers/run.py
     [ "$full" = --quick ] || other_compilers
     [ "$full" = --quick ] || step "fuzzers: an hour of libFuzzer" fuzz_all
+    [ -n "$quick" ] || step "demo: in an empty build folder" test_demo
     [ -n "$quick" ] || step "installation: Debian packages in a bare root" python3 tests/install/package.py "$full"
     [ -n "$quick" ] || sanitizer_steps
     verdict

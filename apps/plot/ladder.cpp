@@ -32,7 +32,7 @@ bool joins(const Group& g, const Event& e, const Message* m, bool to_a) {
            (e.kind == Kind::sent || e.kind == Kind::resent || e.kind == Kind::response || e.kind == Kind::response_again);
 }
 
-bool problem(const Group& g) {
+bool shows_problem(const Group& g) {
     const Kind k = g.first.kind;
     return g.first.lost || g.first.marked || (k != Kind::sent && k != Kind::ack && k != Kind::response);
 }
@@ -137,7 +137,7 @@ std::vector<bool> kept(const std::vector<Group>& groups) {
     for (size_t i = 0; i < kFirstRows; ++i) take(i);
     for (size_t i = 0; i < kLastRows; ++i) take(groups.size() - 1 - i);
     for (size_t i = 0; i < groups.size(); ++i)
-        if (problem(groups[i]))
+        if (shows_problem(groups[i]))
             for (size_t j = i - std::min(i, kAround); j <= i + kAround; ++j) take(j);
     return keep;
 }

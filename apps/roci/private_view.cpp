@@ -20,35 +20,35 @@ namespace {
 
 namespace fs = std::filesystem;
 
-[[noreturn]] void refuse(const std::string& what) { throw std::system_error(errno, std::generic_category(), what); }
+[[noreturn]] void throw_errno(const std::string& what) { throw std::system_error(errno, std::generic_category(), what); }
 
 /// Writes the text by one write(2), because /proc/self/uid_map and /proc/self/gid_map accept only one write.
 void write_map(const char* path, const std::string& text) {
     const int fd = open(path, O_WRONLY | O_CLOEXEC);
     const bool ok = fd >= 0 && write(fd, text.data(), text.size()) == ssize_t(text.size());
     if (fd >= 0) close(fd);
-    if (!ok) refuse(path);
+    if (!ok) throw_errno(path);
 }
 
 void enter_namespaces() {
     const uid_t uid = geteuid();
     const gid_t gid = getegid();
     if (unshare(CLONE_NEWNS) != 0) {
-        if (unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) refuse("user namespace");
+        if (unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) throw_errno("user namespace");
         write_map("/proc/self/setgroups", "deny");  // required before an unprivileged write to gid_map (user_namespaces(7))
         write_map("/proc/self/uid_map", fmt::format("{0} {0} 1", uid));
         write_map("/proc/self/gid_map", fmt::format("{0} {0} 1", gid));
     }
     // Mounts of this namespace do not propagate to the system. Later mounts of the system still propagate to this namespace.
-    if (mount(nullptr, "/", nullptr, MS_REC | MS_SLAVE, nullptr) != 0) refuse("making mounts private");
+    if (mount(nullptr, "/", nullptr, MS_REC | MS_SLAVE, nullptr) != 0) throw_errno("making mounts private");
 }
 
 void bind(const fs::path& from, const fs::path& to) {
-    if (mount(from.c_str(), to.c_str(), nullptr, MS_BIND | MS_REC, nullptr) != 0) refuse("bind " + from.string());
+    if (mount(from.c_str(), to.c_str(), nullptr, MS_BIND | MS_REC, nullptr) != 0) throw_errno("bind " + from.string());
 }
 
 void make_file(const fs::path& path) {
-    if (!std::ofstream(path)) refuse(path);
+    if (!std::ofstream(path)) throw_errno(path);
 }
 
 /// Makes the file, folder or link `source` visible as `target`. Copies a symbolic link. Bind-mounts a folder on a new folder, and
@@ -76,8 +76,8 @@ void show_entries_again(const std::string& below, const fs::path& folder, Names 
 /// `except`. On failure the folder is unchanged.
 void cover(const fs::path& folder, Names except) {
     const int old = open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);  // still refers to the old folder after the mount
-    if (old < 0) refuse(folder);
-    if (mount("rocinante", folder.c_str(), "tmpfs", MS_NOSUID, "mode=755") != 0) refuse("tmpfs on " + folder.string());
+    if (old < 0) throw_errno(folder);
+    if (mount("rocinante", folder.c_str(), "tmpfs", MS_NOSUID, "mode=755") != 0) throw_errno("tmpfs on " + folder.string());
     try {
         show_entries_again(fmt::format("/proc/self/fd/{}", old), folder, except);
     } catch (...) {
@@ -115,7 +115,7 @@ constexpr const char* kDone = "done";  // what the child writes if it has entere
 /// Tries to enter a view in a child process, which then ends. Returns false if the system refuses a step in the child process.
 bool works_in_a_child(Names devices, std::string& why) {
     int ends[2];
-    if (pipe2(ends, O_CLOEXEC) != 0) refuse("pipe");
+    if (pipe2(ends, O_CLOEXEC) != 0) throw_errno("pipe");
     const pid_t child = fork();
     if (child == 0) {
         const bool ok = enter({}, devices, why);

@@ -25,7 +25,7 @@ namespace {
 
 constexpr int kOwnFailure = 125;  // env(1) and timeout(1) use the same exit code
 
-int fail(const std::string& why) {
+int fail_to_run(const std::string& why) {
     fmt::print(stderr, "roci: {}\n", why);
     return kOwnFailure;
 }
@@ -133,9 +133,9 @@ int become(const std::vector<std::string>& command) {
 
 int run(const RunOptions& options) {
     std::string why;
-    if (!put_libraries_first(why)) return fail(why);
+    if (!put_libraries_first(why)) return fail_to_run(why);
     auto daemon = find_or_start_daemon(options.where, why);
-    if (!daemon) return fail(why);
+    if (!daemon) return fail_to_run(why);
     setenv(abi::kSocketEnv, daemon->socket.c_str(), 1);
     if (!options.no_view && !takes_rights_from_its_file(options.command.front())) show_devices(daemon->socket);
     if (daemon->ephemeral) keep_alive_with_program(std::move(daemon->session));

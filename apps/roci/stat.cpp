@@ -1,5 +1,6 @@
 #include "stat.hpp"
 #include "ending_signals.hpp"
+#include "fail.hpp"
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -104,11 +105,6 @@ Pause pause(int signals, int connection, double seconds) {
     }
 }
 
-int refuse(const std::string& why) {
-    fmt::print(stderr, "roci: {}\n", why);
-    return 1;
-}
-
 }  // namespace
 
 std::string stat_table(const std::string& title, const std::vector<CounterLabel>& labels, const std::vector<StatColumn>& columns,
@@ -138,19 +134,19 @@ std::string stat_table(const std::string& title, const std::vector<CounterLabel>
 }
 
 int stat(const StatOptions& o) {
-    if (o.watch && o.interval == 0) return refuse("--watch needs an interval: --interval 1");
+    if (o.watch && o.interval == 0) return fail("--watch needs an interval: --interval 1");
     std::string why;
     auto daemon = find_daemon(o.where, why);
-    if (!daemon) return refuse(why);
+    if (!daemon) return fail(why);
     const auto reader = CounterReader::open(daemon->session, why);
-    if (!reader) return refuse(why);
+    if (!reader) return fail(why);
     if (!o.device.empty() && std::ranges::find(reader->devices(), o.device) == reader->devices().end())
-        return refuse(fmt::format("rocid at {} has no device '{}'; `roci status` lists them", daemon->socket, o.device));
+        return fail(fmt::format("rocid at {} has no device '{}'; `roci status` lists them", daemon->socket, o.device));
     const UniqueFd signals = ending_signals();
     Sample before = take(*reader);
     do {
         const Pause how = pause(signals.get(), daemon->session.fd(), o.interval);
-        if (how == Pause::rocid_ended) return refuse("rocid has ended");
+        if (how == Pause::rocid_ended) return fail("rocid has ended");
         if (how == Pause::interrupted) return 0;
         Sample now = take(*reader);
         show(o, *reader, before, now);

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "fail.hpp"
 #include "table.hpp"
 #include "top_text.hpp"
 
@@ -218,11 +219,6 @@ std::string status_tables(const json& status, size_t width) {
 
 namespace {
 
-int refuse(const std::string& why) {
-    fmt::print(stderr, "roci: {}\n", why);
-    return 1;
-}
-
 /// Returns the width of the output: the width of the terminal if it is smaller than kStatusWidth, otherwise kStatusWidth.
 size_t output_width() {
     constexpr size_t kNarrowest = 30;
@@ -234,9 +230,9 @@ size_t output_width() {
 int filtered(const StatusOptions& o, const json& status) {
     const size_t width = output_width();
     const json left = filter_status(status, o);
-    if (left["devices"].empty()) return refuse(fmt::format("this rocid has no device '{}'", o.device));
+    if (left["devices"].empty()) return fail(fmt::format("this rocid has no device '{}'", o.device));
     if (o.qpn && left["sessions"].empty())
-        return refuse(fmt::format("none of the queue pairs that you may see here has the number {}", *o.qpn));
+        return fail(fmt::format("none of the queue pairs that you may see here has the number {}", *o.qpn));
     if (o.as_json)
         fmt::print("{}\n", left.dump(2, ' ', false, json::error_handler_t::replace));
     else
@@ -251,13 +247,13 @@ int status(const StatusOptions& o) {
     std::string why;
     auto daemon = find_daemon(o.where, why);
     const std::string text = daemon ? fetch_status(daemon->session, why) : "";
-    if (text.empty()) return refuse(why.empty() ? "rocid sent no status" : why);
+    if (text.empty()) return fail(why.empty() ? "rocid sent no status" : why);
     if (o.as_json && !o.filters()) {
         fmt::print("{}\n", text);
         return 0;
     }
     const json parsed = json::parse(text, nullptr, false);
-    if (!parsed.is_object()) return refuse("rocid sent a status that is not JSON");
+    if (!parsed.is_object()) return fail("rocid sent a status that is not JSON");
     if (o.filters()) return filtered(o, parsed);
     const size_t width = output_width();
     if (o.limits && parsed.contains("limits"))

@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "ending_signals.hpp"
+#include "fail.hpp"
 #include "status.hpp"
 #include "top_screen.hpp"
 #include "top_text.hpp"
@@ -28,11 +29,6 @@ constexpr int kLooks = 20, kLooksAtMany = 4;
 constexpr size_t kMany = 128;
 constexpr size_t kPlainWidth = 100, kPlainRows = 20;
 constexpr const char* kKeys = "q quit  s sort";
-
-int refuse(const std::string& why) {
-    fmt::print(stderr, "roci: {}\n", why);
-    return 1;
-}
 
 double seconds_now() { return std::chrono::duration<double>(Clock::now().time_since_epoch()).count(); }
 
@@ -111,7 +107,7 @@ int plain(const TopOptions& o, Watcher& watcher, int signals, int connection, To
     view.rows = o.rows != 0 ? o.rows : kPlainRows;
     std::string why;
     do {
-        if (!watch_interval(watcher, o.interval, signals, connection, why)) return why.empty() ? 0 : refuse(why);
+        if (!watch_interval(watcher, o.interval, signals, connection, why)) return why.empty() ? 0 : fail(why);
         TopModel model = watcher.finish();
         if (o.as_json) {
             sort_top(model.qps, view.sort);
@@ -171,22 +167,22 @@ int live(const TopOptions& o, Watcher& watcher, int signals, int connection, Top
             if (changed && model) draw(screen, o, view, *model);
         }
     }
-    return why.empty() ? 0 : refuse(why);
+    return why.empty() ? 0 : fail(why);
 }
 
 }  // namespace
 
 int top(const TopOptions& o) {
     const bool terminal = !o.once && !o.as_json && isatty(STDOUT_FILENO) != 0 && isatty(STDIN_FILENO) != 0;
-    if (!o.once && !o.as_json && !terminal) return refuse("roci top needs a terminal; --once and --json do not");
-    if (terminal && !has_screen()) return refuse("this roci was built without ncurses: use roci top --once, or --json");
+    if (!o.once && !o.as_json && !terminal) return fail("roci top needs a terminal; --once and --json do not");
+    if (terminal && !has_screen()) return fail("this roci was built without ncurses: use roci top --once, or --json");
     std::string why;
     auto daemon = find_daemon(o.where, why);
-    if (!daemon) return refuse(why);
+    if (!daemon) return fail(why);
     auto reader = CounterReader::open(daemon->session, why);
-    if (!reader) return refuse(why);
+    if (!reader) return fail(why);
     Watcher watcher(daemon->session, std::move(*reader));
-    if (!watcher.look(why)) return refuse(why);
+    if (!watcher.look(why)) return fail(why);
     const UniqueFd signals = ending_signals();
     TopView view;
     view.sort = std::ranges::find(kTopSorts, o.sort, &std::pair<std::string, TopSort>::first)->second;

@@ -14,14 +14,10 @@
 
 #include "daemon.hpp"
 #include "devices.hpp"
+#include "fail.hpp"
 
 namespace roci::cli {
 namespace {
-
-int fail(const std::string& why) {
-    fmt::print(stderr, "roci: {}\n", why);
-    return 1;
-}
 
 /// Returns the interface of the IPv4 default route. If there is no IPv4 default route, returns the interface of the IPv6 default
 /// route. If there is no default route, returns "".

@@ -11,6 +11,7 @@
 
 #include "devices.hpp"
 #include "ending_signals.hpp"
+#include "fail.hpp"
 #include "live_counters.hpp"
 #include "paths.hpp"
 
@@ -20,11 +21,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kTicksPerView = 10;  // states of ports and GIDs change less often than counters
-
-int fail(const std::string& why) {
-    fmt::print(stderr, "roci: {}\n", why);
-    return 1;
-}
 
 /// Writes the view of all devices of the rocid at `socket`. On failure sets `why` and returns false.
 bool renew(const ViewFolder& folder, const ViewOptions& o, const std::string& socket, bool keep_counters, std::string& why) {

@@ -34,7 +34,7 @@ struct stat status_of(const fs::path& path, int (*read)(const char*, struct stat
 
 bool is_trusted(const struct stat& s) { return s.st_uid == 0 || s.st_uid == geteuid(); }
 
-[[noreturn]] void refuse(const fs::path& path) {
+[[noreturn]] void refuse_path(const fs::path& path) {
     throw std::runtime_error(fmt::format(
         "{}: another user can change it, and links in it would be followed; name a folder of your own", path.string()));
 }
@@ -43,7 +43,7 @@ bool is_trusted(const struct stat& s) { return s.st_uid == 0 || s.st_uid == gete
 void check_above(const fs::path& folder) {
     for (fs::path above = folder.parent_path(); above.has_relative_path(); above = above.parent_path()) {
         const struct stat s = status_of(above, stat);
-        if (!is_trusted(s) || ((s.st_mode & S_IWOTH) != 0 && (s.st_mode & S_ISVTX) == 0)) refuse(above);
+        if (!is_trusted(s) || ((s.st_mode & S_IWOTH) != 0 && (s.st_mode & S_ISVTX) == 0)) refuse_path(above);
     }
 }
 
@@ -53,14 +53,14 @@ void check_above(const fs::path& folder) {
 /// because in a user namespace these folders seem to have foreign owners.
 void check_owners(const fs::path& folder) {
     const struct stat s = status_of(folder, stat);
-    if (!is_trusted(s)) refuse(folder);
+    if (!is_trusted(s)) refuse_path(folder);
     if (geteuid() == 0) {
         check_above(folder);
         check_above(fs::canonical(folder));
         if ((s.st_mode & S_IWOTH) != 0) fs::permissions(folder, fs::perms::others_write, fs::perm_options::remove);
     }
     for (const auto& entry : fs::recursive_directory_iterator(folder))
-        if (!is_trusted(status_of(entry.path(), lstat))) refuse(entry.path());
+        if (!is_trusted(status_of(entry.path(), lstat))) refuse_path(entry.path());
 }
 
 /// Returns a file or link below the folder if the folder has no marker of `roci view`, or "" if there is no such file. Empty

@@ -17,6 +17,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include "errno_text.hpp"
 #include "pmd_glue/eal.hpp"
 
 #ifndef SO_PEERPIDFD
@@ -29,8 +30,6 @@ namespace {
 using pmd::StartError;
 
 constexpr int kMostFds = 253;  // SCM_MAX_FD: the kernel's limit per message
-
-std::string errno_text() { return std::strerror(errno); }
 
 sockaddr_un address_of(const std::string& path) {
     sockaddr_un a{};

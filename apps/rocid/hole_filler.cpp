@@ -17,13 +17,13 @@
 namespace roci::rocid {
 namespace {
 
-constexpr int64_t kPage = 4096;
+constexpr int64_t kPageBytes = 4096;
 
 /// Subtracts one page from `left`. Returns false if `left` is less than a page.
 bool take_page(std::atomic<int64_t>& left) {
     int64_t now = left.load(std::memory_order_relaxed);
-    while (now >= kPage)
-        if (left.compare_exchange_weak(now, now - kPage, std::memory_order_relaxed)) return true;
+    while (now >= kPageBytes)
+        if (left.compare_exchange_weak(now, now - kPageBytes, std::memory_order_relaxed)) return true;
     return false;
 }
 
@@ -143,11 +143,11 @@ bool HoleFiller::fill(uintptr_t address, Credit* credit) {
     start_timer();
     if (!take_page(credit->left)) return false;
     if (!take_page(pool_)) {
-        credit->left.fetch_add(kPage, std::memory_order_relaxed);
+        credit->left.fetch_add(kPageBytes, std::memory_order_relaxed);
         return false;
     }
     uffdio_zeropage z{};
-    z.range = {address / kPage * kPage, kPage};
+    z.range = {address / kPageBytes * kPageBytes, kPageBytes};
     // EEXIST: another thread has allocated the page.
     if (ioctl(fd_, UFFDIO_ZEROPAGE, &z) != 0 && errno != EEXIST) return false;
     filled_.fetch_add(1, std::memory_order_relaxed);

@@ -16,6 +16,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include "errno_text.hpp"
 #include "remote_process.hpp"
 #include "sigbus_guard.hpp"
 
@@ -34,8 +35,6 @@ namespace {
 constexpr uint64_t kHugepage = 2 << 20;
 constexpr unsigned kHuge2M = 21u << 26;
 constexpr long kTmpfs = 0x01021994, kHugetlbfs = 0x958458f6;
-
-std::string errno_text() { return std::strerror(errno); }
 
 /// Creates a memfd and allocates all its pages, so that no later access fails. On failure, returns -1 and sets errno.
 int make_memfd(uint64_t length, unsigned huge_flags) {

@@ -6,6 +6,8 @@
 
 namespace roci::host {
 
+inline constexpr uint32_t kPortNumber = 1;  ///< a device has one port
+
 abi::PortAttr port_attributes(const State&, const DeviceConfig&);
 /// Returns the GID table without its empty entries.
 abi::QueryGidTableReply gid_table(const DeviceConfig&);

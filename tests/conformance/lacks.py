@@ -69,6 +69,15 @@ def no_proc():
         one_line(said_by(in_mounts('mount -t tmpfs none /proc', roci)), 125, 'mount -t proc')
 
 
+def no_proc_for_program():
+    """A program in a container without /proc. The client library cannot find out what the memory that it registers consists of."""
+    with lab.Rocid(args=['--set', 'memory.mbufs=1024']) as rocid:
+        environment = os.environ | {'ROCI_SOCKET': rocid.socket, 'LD_LIBRARY_PATH': str(lab.BUILD / 'verbs_api/libibverbs')}
+        code, said = said_by(in_mounts('mount -t tmpfs none /proc', ['ibv_rc_pingpong', '-d', 'roci0', '-g', '1']), env=environment)
+        if code != 1 or not re.search('registered: .*mount -t proc proc /proc', said):
+            raise lab.Failure(f'{code}\n{said}')
+
+
 def no_memfd():
     with tempfile.TemporaryDirectory(prefix='roci-lacks-') as folder:
         one_line(said_by(rocid(folder), preexec_fn=lambda: refuse(MEMFD_CREATE)), 1, 'memfd_create .*Operation not permitted.*seccomp')
@@ -135,6 +144,7 @@ def missing_user():
 CASES = {
     'start: without /sys': no_sys,
     'roci run: without /proc': no_proc,
+    'registration: without /proc': no_proc_for_program,
     'start: without memfd_create': no_memfd,
     "start: without DPDK's plugin for buffers": no_plugin,
     'start: on a read-only root': read_only_root,

@@ -1,5 +1,6 @@
 // Memory regions.
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 
@@ -63,7 +64,9 @@ ibv_mr* register_memory(ibv_pd* pd, void* addr, size_t length, uint64_t iova, un
     mr->iova = (access & IBV_ACCESS_ZERO_BASED) != 0 ? 0 : iova;
     int err = reach(c, addr, length, access, mr->memory);
     if (err != 0) {
-        log("cannot reach the %zu bytes at %p that are to be registered: %s", length, addr, std::strerror(err));
+        const bool blind = ::access("/proc/self/maps", R_OK) != 0;
+        log("cannot reach the %zu bytes at %p that are to be registered: %s", length, addr,
+            blind ? "/proc/self/maps cannot be read; mount -t proc proc /proc" : std::strerror(err));
         return fail<ibv_mr>(err);
     }
     err = register_with_rocid(c, *mr, pd->handle, length);

@@ -1,5 +1,6 @@
 // Queue pairs: create, modify, query, destroy.
 #include <algorithm>
+#include <bit>
 
 #include "context.hpp"
 #include "log.hpp"
@@ -9,14 +10,12 @@ namespace {
 
 using abi::Op;
 
-bool power_of_two(uint32_t n) { return n != 0 && (n & (n - 1)) == 0; }
-
 /// Sets qp.sq and the doorbell to the send queue in rocid's reply. Returns false if the reply is invalid. A depth of 0 means that
 /// the QP has no send queue.
 bool locate_send_queue(Context& c, const abi::CreateQpReply& reply, Qp& qp) {
     if (reply.sq_depth == 0) return true;
     const uint64_t payload = std::max<uint64_t>(uint64_t(reply.cap.max_send_sge) * sizeof(abi::Sge), reply.cap.max_inline_data);
-    if (!power_of_two(reply.sq_depth) || reply.sq_stride < abi::kSendWqeHead + payload) return false;
+    if (!std::has_single_bit(reply.sq_depth) || reply.sq_stride < abi::kSendWqeHead + payload) return false;
     std::byte* base = c.arena.locate(reply.sq, sizeof(abi::SqShared) + uint64_t(reply.sq_depth) * reply.sq_stride);
     if (base == nullptr || reply.engine >= c.engines || reply.slot >= abi::kDoorbellSlots) return false;
     qp.sq.shared = reinterpret_cast<abi::SqShared*>(base);
@@ -33,7 +32,7 @@ bool locate_send_queue(Context& c, const abi::CreateQpReply& reply, Qp& qp) {
 
 bool locate_receive_queue(Context& c, const abi::CreateQpReply& reply, Qp& qp) {
     if (reply.rq_depth == 0) return true;
-    if (!power_of_two(reply.rq_depth) ||
+    if (!std::has_single_bit(reply.rq_depth) ||
         reply.rq_stride < abi::kRecvWqeHead + uint64_t(reply.cap.max_recv_sge) * sizeof(abi::Sge))
         return false;
     std::byte* base = c.arena.locate(reply.rq, sizeof(abi::RqShared) + uint64_t(reply.rq_depth) * reply.rq_stride);

@@ -1,5 +1,6 @@
 // Shared receive queues.
 #include <algorithm>
+#include <bit>
 
 #include "context.hpp"
 
@@ -8,12 +9,10 @@ namespace {
 
 using abi::Op;
 
-bool power_of_two(uint32_t n) { return n != 0 && (n & (n - 1)) == 0; }
-
 /// Sets the producer's pointers to the ring in rocid's reply, and leaves the producer's indices unchanged. Returns false if
 /// `depth` is invalid or the ring is not within this process's mappings of the arena.
 bool locate_ring(Context& c, const abi::Location& where, uint32_t depth, abi::RqProducer& rq) {
-    if (!power_of_two(depth)) return false;
+    if (!std::has_single_bit(depth)) return false;
     std::byte* base = c.arena.locate(where, sizeof(abi::RqShared) + uint64_t(depth) * rq.stride);
     if (base == nullptr) return false;
     rq.shared = reinterpret_cast<abi::RqShared*>(base);
@@ -38,8 +37,8 @@ bool move_ring(Context& c, const abi::ModifySrqReply& reply, Srq& srq) {
 /// matching.
 bool locate_tags(Context& c, const abi::TagQueue& q, Srq& srq) {
     if (q.depth == 0) return true;
-    const bool shaped = power_of_two(q.depth) && power_of_two(q.handles) && q.max_ops <= q.depth && q.max_tags <= q.handles &&
-                        q.max_tags <= 0x10000;
+    const bool shaped = std::has_single_bit(q.depth) && std::has_single_bit(q.handles) && q.max_ops <= q.depth &&
+                        q.max_tags <= q.handles && q.max_tags <= 0x10000;
     if (!shaped || q.engine >= c.engines || q.slot >= abi::kDoorbellSlots) return false;
     std::byte* base = c.arena.locate(q.where, abi::tag_queue_bytes(q.depth, q.handles));
     if (base == nullptr) return false;

@@ -9,8 +9,6 @@
 namespace roci::host::paths {
 namespace {
 
-constexpr uint32_t kPortNumber = 1;
-
 /// Replaces the device's addresses in the table that the engines read.
 void publish(State& state, uint32_t device) {
     const DeviceConfig& d = state.devices[device];

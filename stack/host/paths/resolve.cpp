@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "host/paths/neighbours.hpp"
+#include "host/port_attributes.hpp"
 #include "wire/describe.hpp"
 
 namespace roci::host::paths {
@@ -12,7 +13,6 @@ using wire::to_text;
 
 constexpr uint32_t kFlowLabelMask = 0xfffff;
 constexpr uint8_t kDefaultHopLimit = 64;
-constexpr uint32_t kPortNumber = 1;
 constexpr uint32_t kPriorityShift = 13;  // position in a VLAN tag; the priority is the service level, as with NICs
 
 Outcome check_vector(const DeviceConfig& device, const abi::AhAttr& av) {

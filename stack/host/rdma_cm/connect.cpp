@@ -9,7 +9,6 @@
 namespace roci::host::rdma_cm {
 namespace {
 
-constexpr uint32_t kUdpQkey = 0x01234567;  ///< Q_Key of all UDP ports (RDMA_UDP_QKEY)
 constexpr uint8_t kHopLimit = 64;
 constexpr uint32_t kStateInit = 1, kStateRtr = 2, kStateRts = 3;
 // Values of enum ibv_access_flags. As with Linux, both placement types of FLUSH are permitted to the peers of a connection. The

@@ -6,7 +6,7 @@
 namespace roci::host::rdma_cm {
 namespace {
 
-constexpr uint32_t kMulticastQpn = 0xffffff, kUdpQkey = 0x01234567;
+constexpr uint32_t kMulticastQpn = 0xffffff;
 
 }  // namespace
 

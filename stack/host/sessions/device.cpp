@@ -13,7 +13,6 @@
 namespace roci::host::sessions {
 namespace {
 
-constexpr uint32_t kPortNumber = 1;
 constexpr uint32_t kMaxListedDevices = std::size(abi::ListDevicesReply{}.device);
 
 template <size_t N>

@@ -13,7 +13,7 @@
 namespace roci::host::sessions {
 namespace {
 
-bool may_see(const Call& c, uint32_t owner) {
+bool caller_may_see(const Call& c, uint32_t owner) {
     const uint32_t uid = c.session.who.uid;
     return uid == 0 || uid == c.state.platform.uid() || uid == owner;
 }
@@ -34,7 +34,7 @@ void count_receivers(const Call& c, QpFacts& f) {
     std::deque<engine::QueryQp> queries;
     engine::Batch batch(c.state.engines);
     for (const auto& [id, s] : c.state.sessions) {
-        if (!may_see(c, s->who.uid)) continue;
+        if (!caller_may_see(c, s->who.uid)) continue;
         s->qps.each([&](uint32_t, const Qp& qp) {
             if (qp.spec().port != f.device || seen.size() >= kMost) return;
             const auto [entry, is_new] = seen.try_emplace(&qp);
@@ -70,10 +70,10 @@ std::optional<QpFacts> find_facts(const Call& c, uint32_t qpn) {
         s->qps.each([&](uint32_t, const Qp& qp) {
             if (qp.spec().qpn.value == qpn) found = &qp;
         });
-        if (found != nullptr) return may_see(c, s->who.uid) ? std::optional(live_facts(c, *s, *found)) : std::nullopt;
+        if (found != nullptr) return caller_may_see(c, s->who.uid) ? std::optional(live_facts(c, *s, *found)) : std::nullopt;
     }
     const QpFacts* gone = c.state.gone.find(qpn);
-    return gone != nullptr && may_see(c, gone->uid) ? std::optional(*gone) : std::nullopt;
+    return gone != nullptr && caller_may_see(c, gone->uid) ? std::optional(*gone) : std::nullopt;
 }
 
 const DeviceConfig* device_with(const State& state, const abi::GidValue& gid) {

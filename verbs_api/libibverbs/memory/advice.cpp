@@ -20,8 +20,6 @@ std::atomic<bool> may_be_adopted{false};
 
 int advise_kernel(uint64_t address, uint64_t length, int advice) { return int(::syscall(SYS_madvise, address, length, advice)); }
 
-bool is_adopted(const Vma& vma) { return vma.shared && std::strcmp(vma.name, kMapsName) == 0; }
-
 }  // namespace
 
 void note_adoption() { may_be_adopted.store(true, std::memory_order_relaxed); }

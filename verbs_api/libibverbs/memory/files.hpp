@@ -13,9 +13,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
+#include "maps.hpp"
 #include "sys.hpp"
 
 namespace roci::memory {
@@ -23,6 +25,8 @@ namespace roci::memory {
 /// The name of each memfd with adopted pages (adopt.hpp). In /proc/self/maps the name is "/memfd:roci-adopted (deleted)".
 inline constexpr char kMemfdName[] = "roci-adopted";
 inline constexpr char kMapsName[] = "/memfd:roci-adopted (deleted)";
+/// Returns true if the VMA is a mapping of such a file.
+inline bool is_adopted(const Vma& vma) { return vma.shared && std::string_view(vma.name) == kMapsName; }
 
 inline constexpr uint64_t kSlotPages = 16;
 inline constexpr uint64_t kPoolSlots = 1024;

@@ -94,8 +94,6 @@ bool replace_by_copy(const Vma& vma, int fd) {
     return ::mremap(copy, length, length, MREMAP_MAYMOVE | MREMAP_FIXED, pointer(vma.start)) != MAP_FAILED;
 }
 
-bool is_adopted(const Vma& vma) { return vma.shared && std::string_view(vma.name) == kMapsName; }
-
 /// Aborts the child. Without a private copy, the child would write into the memory of its parent.
 [[noreturn]] void give_up() {
     constexpr char kMessage[] = "rocinante: a fork's child could not get its own copy of registered memory; it ends here\n";
