@@ -24,7 +24,7 @@ namespace {
 
 constexpr uint32_t kStep = kFraction / 2;  ///< growth of the window per round trip
 constexpr uint32_t kMostLossCut = 16;      ///< largest divisor of the window for one loss while State::contended is set
-constexpr uint32_t kFar = 250'000;         ///< ns; shortest round trip of a far path
+constexpr uint32_t kFar = 1'000'000;       ///< ns; shortest round trip of a far path
 constexpr uint8_t kMostVainCuts = 15;
 constexpr uint8_t kMostExcuses = 3;            ///< limit of State::excused
 constexpr uint8_t kLeastShift = 6;             ///< State::unit_shift for round trips up to 262 us
@@ -65,10 +65,11 @@ uint32_t swing_allowance(const State& s, const Limits& l) {
 /// Returns the target round trip. Narrow windows get a longer target than wide windows, so that flows that share a queue get
 /// equal windows. In a network with long round trips, the target is 5/4 of the shortest measured round trip. A longer target
 /// would be unfair: if a flow began while other flows filled the queue, the shortest round trip of this flow includes time in
-/// the queue. The allowances for busy hosts are added to both targets.
+/// the queue.
 uint32_t target(const Controller& c, const State& s, const Limits& l, uint32_t shortest) {
     const uint32_t narrow = uint32_t(uint64_t{2} * l.target * kFraction / (kFraction + c.window));
-    return std::max(uint32_t(l.target) + narrow, shortest + shortest / 4) + jitter_allowance(s, l) + swing_allowance(s, l);
+    const uint32_t base = uint32_t(l.target) + narrow + jitter_allowance(s, l) + swing_allowance(s, l);
+    return std::max(base, shortest + shortest / 4);
 }
 
 /// Sets the unit of the times in queues, so that 16 bits hold up to 16 times the shortest round trip.
@@ -175,8 +176,8 @@ void collect(Controller& c, State& s, const Limits& l, const Acked& a) {
 uint32_t step(const Controller& c, const State& s, const Limits& l, uint32_t packets) {
     if (s.slow_start) return packets * kFraction / 2;  // half a packet per ACK, also below one packet
     if (s.far) return std::max(packets * kFraction * kFraction / std::max<uint32_t>(c.window, kFraction), 1u);  // as TCP
-    // The hosts, not queues, cause the long round trips. With small steps, the growth of the window would take hundreds of round
-    // trips.
+    // The hosts, not queues, cause the long round trips. With small steps, the growth of the window would take hundreds of
+    // round trips.
     if (swing_allowance(s, l) != 0) return packets * kFraction / 4;
     if (c.window < kFraction) return packets * kStep / 4;
     return packets * kStep * kFraction / c.window;
@@ -247,6 +248,7 @@ void lost_delay(Controller& c, State& s, const Limits&, Nanos now, uint32_t roun
 }
 
 void silent_delay(Controller& c, State& s, const Limits&, Nanos now) {
+    if (s.far) full_window(s) = c.window / 2;  // the end of the fast growth, as with TCP
     set_window(c, std::min<uint32_t>(c.window, kWindowAfterTimeout * kFraction));
     s.cut_at = uint32_t(now);
     s.slow_start = false;
