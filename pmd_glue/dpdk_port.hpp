@@ -55,8 +55,10 @@ public:
     /// `up` is the state of the port's link, which another thread updates. nullptr means that the link is always up. The port
     /// drops frames while the link is down, and frames that the driver does not accept for kPatienceMs. If the port kept such
     /// frames, the senders' queue pairs would never reach their retry limits. `checksums` is Started::does of start_port().
-    DpdkPort(uint16_t port, uint16_t queue, MbufPool& pool, const std::atomic<bool>* up = nullptr, ChecksumOffload checksums = {})
-        : port_(port), queue_(queue), checks_headers_(checksums.received), pool_(pool), up_(up) {}
+    /// The engine may keep `lends` received frames.
+    DpdkPort(uint16_t port, uint16_t queue, MbufPool& pool, const std::atomic<bool>* up = nullptr, ChecksumOffload checksums = {},
+             uint32_t lends = 0)
+        : port_(port), queue_(queue), checks_headers_(checksums.received), lends_(lends), pool_(pool), up_(up) {}
 
     unsigned rx_burst(io::RxFrame* frames, unsigned max) override;
     void rx_free(io::RxFrame* frames, unsigned count) override;
@@ -64,8 +66,7 @@ public:
     unsigned tx_burst(io::TxFrame* frames, unsigned count) override;
     void tx_free(io::TxFrame* frames, unsigned count) override;
 
-    /// A quarter of the pool. The rest suffices for the rings of the port and for the frames that the engine sends.
-    uint32_t lends() const override { return pool_.frames() / 4; }
+    uint32_t lends() const override { return lends_; }
 
     /// Enables receive interrupts. The port must have been started with PortSetup::interrupts; see rx_interrupt().
     void before_sleep() override;
@@ -89,6 +90,7 @@ private:
     void judge_sleep(bool frames);
     const uint16_t port_, queue_;
     const bool checks_headers_;
+    const uint32_t lends_;
     MbufPool& pool_;
     const std::atomic<bool>* const up_;
     std::atomic<uint64_t> lost_while_down_{0}, lost_not_taken_{0}, too_large_{0};

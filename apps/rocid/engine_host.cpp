@@ -128,8 +128,8 @@ EngineHost::Stack EngineHost::make_stack(uint32_t device, uint32_t engine) {
     const OpenPort& port = ports_.port(device);
     if (port.udp.empty()) {
         const PortQueue at = port.queue(engine);
-        s.dpdk =
-            std::make_unique<pmd::DpdkPort>(at.port, at.queue, ports_.pool(device, engine), port.carrier.get(), port.checksums);
+        s.dpdk = std::make_unique<pmd::DpdkPort>(at.port, at.queue, ports_.pool(device, engine), port.carrier.get(),
+                                                 port.checksums, ports_.lends(device));
         s.hairpin = std::make_unique<pmd::HairpinPort>(*s.dpdk, port.mac);
     } else {  // without a MAC, because the kernel delivers datagrams to addresses of this host
         s.udp = std::make_unique<pmd::UdpPort>(*port.udp[engine], port.mac, port.descriptors, port.carrier.get());

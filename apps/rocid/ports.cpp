@@ -250,6 +250,7 @@ Ports::Ports(Config& config, pmd::Eal&, const NicTroubles& troubles)
     for (size_t i = 0; i < config.devices.size();) {
         DeviceSection& d = config.devices[i];
         ports_.resize(config.devices.size());
+        ports_[i].descriptors = uint32_t(d.descriptors);
         if (d.port == "loopback") {
             open_pair(config, i++);
             continue;
@@ -325,10 +326,22 @@ void Ports::open_udp(OpenPort& p, const DeviceSection& d, const Netdev& netdev, 
         p.udp.push_back(std::make_unique<pmd::UdpSockets>(setup));
         p.signals.push_back(p.udp.back()->ready_fd());
     }
-    p.descriptors = uint32_t(d.descriptors);
     p.netdev_mac = netdev.mac;
     p.mac = netdev.mac.is_zero() ? kWithout : netdev.mac;
     say_buffers(d, *p.udp.front());
+}
+
+uint32_t Ports::lends(uint32_t device) const {
+    const auto shares = [&](const OpenPort& p) { return p.udp.empty() && p.pools.empty(); };
+    uint64_t rings = 0, sharers = 0;
+    for (const OpenPort& p : ports_) {
+        if (&p != &ports_[device] && (!shares(p) || !shares(ports_[device]))) continue;
+        rings += 2 * uint64_t{p.descriptors};
+        ++sharers;
+    }
+    const auto& own = ports_[device].pools;
+    const uint64_t frames = (own.empty() ? pools_ : own).front()->frames();
+    return frames > rings ? uint32_t((frames - rings) / 4 / sharers) : 0;
 }
 
 void Ports::open(OpenPort& p, const DeviceSection& d, uint16_t queues, uint32_t mbufs) {

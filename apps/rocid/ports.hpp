@@ -43,7 +43,7 @@ struct OpenPort {
     bool armed_by_sleeper = false;   ///< `signals` are interrupts that DpdkPort::before_sleep() enables
     std::vector<std::unique_ptr<pmd::MbufPool>> pools;  ///< by engine, if the port has PortKind::own_frames
     std::vector<std::unique_ptr<pmd::UdpSockets>> udp;  ///< by engine, for a UDP port, which has no DPDK port
-    uint32_t descriptors = 0;                           ///< number of send buffers of a UDP port
+    uint32_t descriptors = 0;                           ///< frames per receive and transmit ring, or send buffers of a UDP port
     std::unique_ptr<SocketLock> lock;                   ///< lock of DeviceSection::path if rocid is the server
     std::unique_ptr<pmd::XdpObjectFile> xdp_object;
     std::unique_ptr<pmd::Ethdev> ethdev;
@@ -84,6 +84,9 @@ public:
     pmd::MbufPool& pool(uint32_t device, uint32_t engine) {
         return ports_[device].pools.empty() ? *pools_[engine] : *ports_[device].pools[engine];
     }
+    /// Returns the number of received frames of a DPDK port that an engine may keep. All ports that share a pool lend a quarter
+    /// of the frames that remain if the receive and transmit rings of these ports are full.
+    uint32_t lends(uint32_t device) const;
     /// Passes the addresses of a device to the XDP program of an af_xdp port. Does nothing for ports of other kinds.
     void set_addresses(uint32_t device, std::span<const pmd::ServedAddress> addresses);
     /// Returns the current state of the link. `wish` is the configured path MTU.

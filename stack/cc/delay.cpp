@@ -72,15 +72,14 @@ uint32_t target(const Controller& c, const State& s, const Limits& l, uint32_t s
     return std::max(base, shortest + shortest / 4);
 }
 
-/// Sets the unit of the times in queues, so that 16 bits hold up to 16 times the shortest round trip.
+/// Sets the unit of the times in queues, so that 16 bits hold up to 16 times the shortest round trip. Discards the measured times
+/// if the unit changes. The unit becomes smaller only if it is four times too large, so that it does not alternate.
 void choose_unit(State& s, uint32_t shortest) {
     const auto shift = uint8_t(std::clamp<int>(std::bit_width(shortest) - int(kUnits), kLeastShift, 24));
-    for (; s.unit_shift < shift; ++s.unit_shift) {
-        s.queue >>= 1;
-        s.swing >>= 1;
-        s.jitter >>= 1;
-        longest_queue(s) >>= 1;
-    }
+    if (shift <= s.unit_shift && shift + 2 > s.unit_shift) return;
+    s.unit_shift = shift;
+    s.queue = s.swing = s.jitter = 0;
+    longest_queue(s) = 0;
 }
 
 /// Called when round trips stay long although the window shrinks. Marks the QP as contended and restores the window that the QP
@@ -237,10 +236,11 @@ bool is_chance(State& s) {
 }  // namespace
 
 /// Reduces the window after a loss that did not happen by chance. On a far path, a loss happened by chance if the last round trip
-/// spent less than a quarter of its time in queues. Removes only the packets that were in queues, so that the
-/// link stays full.
+/// spent less than a quarter of its time in queues, and a round trip before spent more. Removes only the packets that were in
+/// queues, so that the link stays full.
 void lost_delay(Controller& c, State& s, const Limits&, Nanos now, uint32_t round_trip) {
-    if (s.far ? s.queued < kFraction / 4 : !s.contended && is_chance(s)) return;
+    if (s.far) s.slow_start = false;
+    if (s.far ? s.queued < kFraction / 4 && is_shorter_than_before(s) : !s.contended && is_chance(s)) return;
     if (uint32_t(now) - s.cut_at < round_trip) return;
     const uint32_t left = c.window * (kFraction - s.queued) / kFraction;
     const uint32_t least = s.far ? c.window * kYieldKeeps / kYieldOf : c.window / (s.contended ? kMostLossCut : kMostCut);
@@ -248,7 +248,8 @@ void lost_delay(Controller& c, State& s, const Limits&, Nanos now, uint32_t roun
 }
 
 void silent_delay(Controller& c, State& s, const Limits&, Nanos now) {
-    if (s.far) full_window(s) = c.window / 2;  // the end of the fast growth, as with TCP
+    // The end of the fast growth, as with TCP. A repeated timeout does not change it (RFC 5681 3.1).
+    if (s.far && c.window > kWindowAfterTimeout * kFraction) full_window(s) = c.window / 2;
     set_window(c, std::min<uint32_t>(c.window, kWindowAfterTimeout * kFraction));
     s.cut_at = uint32_t(now);
     s.slow_start = false;

@@ -59,7 +59,7 @@ struct RemoveQp {
     int error = 0;
 };
 
-/// Sends the posted requests of a QP, up to the same limit as RemoveQp.
+/// Sends the posted requests of a QP, up to the same limit as RemoveQp. Sends nothing while QPs of several users have turns.
 struct SendPosted {
     qp::Qp* qp = nullptr;
     bool more = false;  ///< out: the QP has further requests that could be sent now

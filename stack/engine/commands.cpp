@@ -5,6 +5,7 @@
 
 #include "engine/impl.hpp"
 #include "qp/attributes.hpp"
+#include "qp/reorder.hpp"
 
 namespace roci::engine {
 namespace {
@@ -79,8 +80,9 @@ void run(Impl& e, RemoveQp& c) {
     qp::detach(e.ctx, *c.qp);
     leave_session(e, *c.qp);
 }
+/// While several users share the engine, the QP waits for its turns, so that no user gets further frames by this command.
 void run(Impl& e, SendPosted& c) {
-    e.send_last_requests(*c.qp);
+    if (!e.shared_by_users()) e.send_last_requests(*c.qp);
     c.more = e.has_last_requests(*c.qp);
 }
 qp::Srq** tag_slot(Impl& e, const qp::Srq& srq) {
@@ -136,7 +138,10 @@ bool quiet(const Impl&, const Other&) {
 bool quiet(const Impl&, const AddQp&) { return true; }
 bool quiet(const Impl&, const QueryQp&) { return true; }
 bool quiet(const Impl&, const QuerySrq&) { return true; }
-bool quiet(const Impl& e, const RemoveQp& c) { return !owes_responses(*c.qp) && !e.has_last_requests(*c.qp); }
+/// Kept frames return to their port, which only the engine's thread may use.
+bool quiet(const Impl& e, const RemoveQp& c) {
+    return !owes_responses(*c.qp) && !e.has_last_requests(*c.qp) && qp::kept_frames(*c.qp) == 0;
+}
 bool quiet(const Impl& e, const SendPosted& c) { return !e.has_last_requests(*c.qp); }
 
 }  // namespace

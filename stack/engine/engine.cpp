@@ -411,8 +411,11 @@ bool Engine::poll(Nanos now) {
     for (qp::Outbox& out : e.ctx.outbox) any |= out.flush() != 0;
     // On the ports of the kernel, sending takes long. ACKs may arrive meanwhile. Without the current time, their round trips
     // would be too short, or zero.
-    if (any && e.config.clock != nullptr) [[unlikely]]
-        e.ctx.now = e.config.clock->now();
+    if (any && e.config.clock != nullptr) [[unlikely]] {
+        const Nanos sent = e.config.clock->now();
+        e.note_gap(sent);
+        e.ctx.now = sent;
+    }
     // The engine receives after it has sent, so that frames to the same device or to its loopback peer are received in the same
     // round. Timers run after reception. If the thread had no CPU for some time, the responses have arrived meanwhile, and a
     // timer that ran first would take them for missing.

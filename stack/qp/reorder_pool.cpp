@@ -43,7 +43,7 @@ KeptFrame* ReorderPool::keep(const wire::Packet& p, uint32_t has, Arrival& arriv
         return nullptr;
     }
     auto* kept = new (block) KeptFrame{.packet = p, .copy = nullptr, .lent = {}, .port = arrival.port};
-    if (arrival.frame != nullptr && lenders_[arrival.port].left != 0) {
+    if (arrival.frame != nullptr && arrival.frame->data == p.frame && lenders_[arrival.port].left != 0) {
         --lenders_[arrival.port].left;
         kept->lent = *std::exchange(arrival.frame, nullptr);
     } else if (!copy(p, *kept, copies_)) {

@@ -93,7 +93,7 @@ enum class Op : uint16_t {
     counters,     ///< reply fd: memfd of the counter page (counter_page.hpp)
     why,          ///< reply fd: memfd with the text of `roci why`
     add_chunk,    ///< request fd: a new memfd for queues; reply: HandleReply, the number of the chunk
-    send_posted,  ///< the request is HandleRequest with a QP; the reply is SendPostedReply
+    send_posted,  ///< the request is HandleRequest with a UD QP; the reply is SendPostedReply
     last_op,
 };
 

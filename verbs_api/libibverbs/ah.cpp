@@ -2,8 +2,10 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
+#include <thread>
 #include <vector>
 
 #include "context.hpp"
@@ -88,6 +90,7 @@ bool has_outstanding_sends(Qp& qp) {
 void send_posted(Context& c, uint32_t pd) {
     using Clock = std::chrono::steady_clock;
     constexpr auto kLongestSend = std::chrono::seconds(1);
+    constexpr auto kLongestPause = std::chrono::milliseconds(1);
     std::vector<uint32_t> senders;
     c.qp_events.any([&](Qp& qp) {
         const ibv_qp& p = *qp.base();
@@ -96,9 +99,11 @@ void send_posted(Context& c, uint32_t pd) {
     });
     const auto end = Clock::now() + kLongestSend;
     for (const uint32_t qp : senders) {
-        roci::abi::SendPostedReply reply{.more = 1, .reserved = 0};
-        while (reply.more != 0 && Clock::now() < end) {
-            if (c.call(roci::abi::Op::send_posted, roci::abi::HandleRequest{qp, 0}, reply) != 0) return;
+        roci::abi::SendPostedReply reply{};
+        for (auto pause = std::chrono::microseconds(50);; pause = std::min<std::chrono::microseconds>(2 * pause, kLongestPause)) {
+            const int err = c.call(roci::abi::Op::send_posted, roci::abi::HandleRequest{qp, 0}, reply);
+            if (err != 0 || reply.more == 0 || Clock::now() >= end) break;  // ENOENT: another thread has destroyed the QP
+            std::this_thread::sleep_for(pause);
         }
     }
 }

@@ -222,6 +222,7 @@ Outcome destroy_qp(Call& c) {
 Outcome send_posted(Call& c) {
     Qp* qp;
     if (Outcome o = look_up(c.session.qps, c.in<abi::HandleRequest>().handle, "QP", qp); o.failed()) return o;
+    if (qp->spec().type != qp::Type::ud) return fail(EINVAL, "QP {:#x} is not a UD QP", qp->spec().qpn.value);
     engine::SendPosted command{.qp = qp->engine_side.get()};
     c.state.execute(qp->spec().engine, command);
     c.answer(abi::SendPostedReply{.more = command.more});

@@ -142,8 +142,8 @@ struct CmService {
 inline constexpr uint32_t kMaxWrittenEvents = 16384;                  ///< limit of CmClient::written
 inline constexpr uint32_t kMaxCmIds = 65536, kMaxCmChannels = 65536;  ///< per session
 
-/// First pipe number of rdma_cm event channels. The pipes of completion channels have lower numbers.
 inline constexpr uint32_t kUdpQkey = 0x01234567;  ///< Q_Key of all UDP ports (RDMA_UDP_QKEY)
+/// First pipe number of rdma_cm event channels. The pipes of completion channels have lower numbers.
 inline constexpr uint32_t kCmChannelBase = 0x40000000;
 
 // ids.cpp

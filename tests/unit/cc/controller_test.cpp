@@ -131,6 +131,25 @@ TEST_F(Far, ALossShrinksTheWindowIfPacketsWaitInQueues) {
     EXPECT_NEAR(window(c, l), before * 7 / 10, 2);
 }
 
+TEST_F(Far, RepeatedTimeoutsDoNotEndTheFastGrowthEarlier) {
+    rounds_between(100, kPath, kPath);
+    const uint32_t before = window(c, l);
+    for (int i = 0; i < 3; ++i) on_timeout(c, s, l, now);
+    EXPECT_EQ(window(c, l), 2u);
+    uint32_t needed = 0;
+    for (; window(c, l) < before / 2 && needed < 100; ++needed) round(kPath, kPath);
+    EXPECT_LE(needed, 15u);
+}
+
+/// A long first round trip must not make the unit of the times in queues coarse for ever.
+TEST_F(Delay, AfterALongFirstRoundTripShortQueuesAreMeasured) {
+    round(100'000'000, 100'000'000);
+    ASSERT_TRUE(s.far);
+    rounds(3, kEmpty + 5'000);
+    EXPECT_FALSE(s.far);
+    EXPECT_EQ(uint32_t{s.queue} << s.unit_shift, 4992u);
+}
+
 TEST_F(Far, APauseOfSomeMillisecondsIsNotIdle) {
     rounds_between(50, kPath, kPath);
     const uint32_t before = window(c, l);
