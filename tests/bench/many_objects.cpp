@@ -26,7 +26,7 @@ int free_window(void* p) { return ibv_dealloc_mw(static_cast<ibv_mw*>(p)); }
 constexpr Kind kKinds[] = {
     {"mw1", [](ibv_pd* pd, char*) -> void* { return ibv_alloc_mw(pd, IBV_MW_TYPE_1); }, free_window},
     {"mw2", [](ibv_pd* pd, char*) -> void* { return ibv_alloc_mw(pd, IBV_MW_TYPE_2); }, free_window},
-    {"mr", [](ibv_pd* pd, char* memory) -> void* { return ibv_reg_mr(pd, memory, kBytes, IBV_ACCESS_LOCAL_WRITE); },
+    {"mr", [](ibv_pd* pd, char* memory) -> void* { return ibv_reg_mr(pd, memory, kBytes, int(IBV_ACCESS_LOCAL_WRITE)); },
      [](void* p) { return ibv_dereg_mr(static_cast<ibv_mr*>(p)); }},
 };
 

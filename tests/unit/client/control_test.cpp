@@ -222,7 +222,7 @@ TEST_F(Client, RegistrationDescribesTheWholeRangeAndGivesItBack) {
     EXPECT_EQ(covered, memory.size() - 5);
     EXPECT_EQ(rocid.received_fds(), rocid.count(Op::add_region));
     const uint32_t regions = rocid.count(Op::add_region);
-    ibv_mr* again = ibv_reg_mr(pd, memory.data() + 5, memory.size() - 5, IBV_ACCESS_LOCAL_WRITE);
+    ibv_mr* again = ibv_reg_mr(pd, memory.data() + 5, memory.size() - 5, int(IBV_ACCESS_LOCAL_WRITE));
     ASSERT_NE(again, nullptr);
     EXPECT_EQ(rocid.count(Op::add_region), regions) << "the same file is handed over once";
     EXPECT_EQ(ibv_dereg_mr(mr), 0);
@@ -235,8 +235,8 @@ TEST_F(Client, RegistrationDescribesTheWholeRangeAndGivesItBack) {
 TEST_F(Client, RegistrationRefusesNonsenseBeforeTouchingMemory) {
     char bytes[64];
     const auto refused = [](const void* p, int err) { return p == nullptr && errno == err; };
-    EXPECT_TRUE(refused(ibv_reg_mr(pd, bytes, 64, IBV_ACCESS_REMOTE_WRITE), EINVAL));
-    EXPECT_TRUE(refused(ibv_reg_mr(pd, bytes, ~size_t{0}, IBV_ACCESS_LOCAL_WRITE), EINVAL));
+    EXPECT_TRUE(refused(ibv_reg_mr(pd, bytes, 64, int(IBV_ACCESS_REMOTE_WRITE)), EINVAL));
+    EXPECT_TRUE(refused(ibv_reg_mr(pd, bytes, ~size_t{0}, int(IBV_ACCESS_LOCAL_WRITE)), EINVAL));
     EXPECT_TRUE(refused(ibv_reg_mr(pd, bytes, 64, 1 << 12), EINVAL));
     EXPECT_EQ(rocid.count(Op::reg_mr), 0u);
     ibv_mr* mr = ibv_reg_mr(pd, bytes, 64, 0);
@@ -398,7 +398,7 @@ TEST_F(Client, WhenRocidDiesCallsFailAndObjectsCanStillBeDestroyed) {
     ibv_cq* cq = make_cq(8, channel);
     ibv_qp* qp = make_qp(cq);
     char bytes[64];
-    ibv_mr* mr = ibv_reg_mr(pd, bytes, sizeof bytes, IBV_ACCESS_LOCAL_WRITE);
+    ibv_mr* mr = ibv_reg_mr(pd, bytes, sizeof bytes, int(IBV_ACCESS_LOCAL_WRITE));
     ASSERT_NE(mr, nullptr);
     rocid.die();
     ibv_port_attr port{};
@@ -428,7 +428,7 @@ TEST_F(Client, AForksChildLeavesItsParentsObjectsAlone) {
     ibv_cq* cq = make_cq(8, channel);
     ibv_qp* qp = make_qp(cq);
     char bytes[64];
-    ibv_mr* mr = ibv_reg_mr(pd, bytes, sizeof bytes, IBV_ACCESS_LOCAL_WRITE);
+    ibv_mr* mr = ibv_reg_mr(pd, bytes, sizeof bytes, int(IBV_ACCESS_LOCAL_WRITE));
     const pid_t child = fork();
     if (child == 0) {
         // Each step has its own exit code, which the child returns if the step fails.
