@@ -1,4 +1,5 @@
 #include "engine_host.hpp"
+#include "port_kinds.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -30,11 +31,11 @@ pmd::FaultSpec fault_spec(const Config& c, uint32_t device, uint32_t engine) {
 Nanos target_of(const Config& c, const DeviceSection& device) {
     constexpr uint64_t kFrames = 30, kSockets = 300;  // us
     if (c.congestion.target_us != 0) return c.congestion.target_us * kMicro;
-    return (device.port == "udp" ? kSockets : kFrames) * kMicro;
+    return (port_kind(device.port).socket ? kSockets : kFrames) * kMicro;
 }
 
 /// Returns true if the port sends by system calls.
-bool uses_kernel(const DeviceSection& d) { return d.port == "udp" || d.port == "tap" || d.port.starts_with("af_"); }
+bool uses_kernel(const DeviceSection& d) { return d.port == "tap" || port_kind(d.port).netdev; }
 
 cc::Limits congestion_limits(const Config& c) {
     constexpr uint32_t kMegabit = 125;  // bytes per millisecond

@@ -332,15 +332,17 @@ void Ports::open_udp(OpenPort& p, const DeviceSection& d, const Netdev& netdev, 
 }
 
 uint32_t Ports::lends(uint32_t device) const {
-    const auto shares = [&](const OpenPort& p) { return p.udp.empty() && p.pools.empty(); };
+    const OpenPort& own = ports_[device];
+    const auto same_pool = [&](const OpenPort& p) {
+        return &p == &own || (own.pools.empty() && p.pools.empty() && p.udp.empty());
+    };
     uint64_t rings = 0, sharers = 0;
     for (const OpenPort& p : ports_) {
-        if (&p != &ports_[device] && (!shares(p) || !shares(ports_[device]))) continue;
+        if (!same_pool(p)) continue;
         rings += 2 * uint64_t{p.descriptors};
         ++sharers;
     }
-    const auto& own = ports_[device].pools;
-    const uint64_t frames = (own.empty() ? pools_ : own).front()->frames();
+    const uint64_t frames = (own.pools.empty() ? pools_ : own.pools).front()->frames();
     return frames > rings ? uint32_t((frames - rings) / 4 / sharers) : 0;
 }
 

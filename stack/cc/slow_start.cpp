@@ -6,7 +6,7 @@ namespace {
 /// ns; idle time after which the measurements of the network are out of date. A program that works has shorter pauses. A QP with
 /// outstanding packets is not idle: if it sends nothing, it waits for its peer or for a CPU.
 constexpr uint32_t kIdle = 1'000'000;
-/// ns; the same on far paths, where a pause of 1 ms is short. TCP's shortest retransmission timeout is as long on Linux.
+/// ns; kIdle of far paths, where a pause of 1 ms is short. Linux uses the same time as TCP's shortest retransmission timeout.
 constexpr uint32_t kIdleFar = 200'000'000;
 
 }  // namespace

@@ -79,9 +79,9 @@ inline void commit_alone(Context& ctx, uint32_t port, uint8_t* start, uint32_t b
     bump(ctx.tallies[port].tx_octets, bytes);
 }
 
-/// Called when the QP has detected a loss, which it reports in the next round. That round sends few frames. If the peer is on the
-/// same engine, the peer gets the report in that round, and the frames that it had sent before would only have to be kept. Ports
-/// with expensive bursts are excluded, because they send few frames per burst only at a high cost.
+/// Called when the QP has detected a loss, which it reports in the next round. That round sends few frames. A peer on the same
+/// engine gets the report at the end of that round. More frames of the peer in that round would only have to be kept. Ports with
+/// expensive bursts are excluded, because a burst costs as much with few frames as with many.
 inline void loss_detected(Context& ctx, const Qp& qp) { ctx.short_round |= ctx.outbox[qp.spec.port].best_burst() == 1; }
 
 /// Counts a message that the responder has executed, in the counters of the QP and of its port.
