@@ -37,10 +37,10 @@ export TSAN_OPTIONS="halt_on_error=1"
 
 # Runs the tests in the builds with sanitizers. Tests of memory registration run without ASan. They move whole pages of their process, and these pages
 # would contain redzones of ASan. They also measure the memory of the machine, lock pages (with ASan, mlock does nothing) and handle faults.
-# sim_tables compares figures and takes up to 15 minutes with ASan. sim_flows runs the same kinds of flows in its place.
+# The tables compare figures, and sim_tables takes up to 15 minutes with ASan. sim_flows runs the same kinds of flows in their place.
 sanitizer_steps() {
     step "ASan + UBSan: unit, simulator, fuzzers" \
-        build_and_test "$BUILD-asan" address,undefined tests/unit tests/sim tests/fuzz -tests/sim/sim_tables -tests/unit/client/memory -tests/unit/client/symbols.sh -tests/unit/client/releases.py
+        build_and_test "$BUILD-asan" address,undefined tests/unit tests/sim tests/fuzz -tests/sim/sim_tables -tests/sim/sim_far_tables -tests/unit/client/memory -tests/unit/client/symbols.sh -tests/unit/client/releases.py
     step "UBSan: memory adoption" build_and_test "$BUILD-ubsan" undefined tests/unit/client/memory
     step "TSan: rings, doorbells, commands, epochs, lcores, memory windows" build_and_test "$BUILD-tsan" thread tests/unit/rings tests/unit/pmd/unit_pmd_lcore tests/unit/mem
     step "TSan: the client library under threads" threads_under_tsan

@@ -71,8 +71,9 @@ struct State {
     bool slow_start : 1 = true;
     bool crowded : 1 = false;    ///< delay: the last round trip was longer than the target
     bool contended : 1 = false;  ///< delay: cuts do not shorten round trips, so long round trips do not reduce the window
-    bool far : 1 = false;        ///< delay: the shortest round trip is long (kFar in delay.cpp)
+    bool far : 1 = false;        ///< delay: the shortest round trip is long (far.cpp)
     uint8_t unit_shift = 6;      ///< delay: log2 of the unit of `queue`, `swing`, `jitter` and the longest queue, ns
+    uint8_t empty_rounds = 0;    ///< delay: number of consecutive round trips with an empty queue, on a far path
     uint16_t queue = 0;          ///< delay: time that the last round trip spent in queues, in units of 2^unit_shift ns
     uint16_t swing = 0;          ///< delay: mean difference of consecutive values of `queue`
 };
@@ -104,15 +105,24 @@ struct Acked {
 /// The argument of begin_turn().
 struct Turn {
     Nanos now;
-    uint32_t quantum;  ///< number of frames that the requester may send without congestion control
-    bool idle;         ///< no packet is outstanding
+    uint32_t quantum;     ///< number of frames that the requester may send without congestion control
+    bool idle;            ///< no packet is outstanding
+    uint32_t round_trip;  ///< smoothed round trip, ns; 0 if unknown
+};
+
+/// The argument of on_sent().
+struct Sent {
+    Nanos now;
+    uint32_t packets, bytes;
+    uint32_t round_trip;  ///< smoothed round trip, ns; 0 if unknown
+    bool repairs;         ///< a lost packet is not acknowledged yet
 };
 
 /// The functions of a policy, one per event; nullptr if the policy ignores the event.
 struct Row {
     /// Called when a turn of the requester begins (qp/run_queue.hpp). Returns how many frames the requester may send.
     uint32_t (*begin_turn)(Controller&, State&, const Limits&, const Turn&);
-    void (*on_sent)(Controller&, State&, const Limits&, Nanos now, uint32_t bytes);
+    void (*on_sent)(Controller&, State&, const Limits&, const Sent&);
     void (*on_ack)(Controller&, State&, const Limits&, const Acked&);
     void (*on_cnp)(Controller&, State&, const Limits&, Nanos now, uint32_t round_trip);
     void (*on_loss)(Controller&, State&, const Limits&, Nanos now, uint32_t round_trip);
@@ -132,11 +142,11 @@ inline uint32_t begin_turn(Controller& c, State& s, const Limits& l, const Turn&
     const auto f = row(c).begin_turn;
     return f != nullptr ? f(c, s, l, t) : t.quantum;
 }
-/// Records that the requester sent `bytes` in one turn.
-inline void on_sent(Controller& c, State& s, const Limits& l, Nanos now, uint32_t bytes) {
+/// Records what the requester sent in one turn.
+inline void on_sent(Controller& c, State& s, const Limits& l, const Sent& sent) {
     if (rests(c)) [[likely]]
         return;
-    if (const auto f = row(c).on_sent) f(c, s, l, now, bytes);
+    if (const auto f = row(c).on_sent) f(c, s, l, sent);
 }
 inline void on_ack(Controller& c, State& s, const Limits& l, const Acked& a) {
     if (const auto f = row(c).on_ack) f(c, s, l, a);

@@ -48,12 +48,13 @@ uint32_t begin_dcqcn(Controller& c, State& s, const Limits& l, const Turn& t) {
     return s.rate == 0 ? t.quantum : 1;
 }
 
-void sent_dcqcn(Controller& c, State& s, const Limits& l, Nanos now, uint32_t bytes) {
-    s.active_at = uint32_t(now);
+void sent_dcqcn(Controller& c, State& s, const Limits& l, const Sent& sent) {
+    s.active_at = uint32_t(sent.now);
     if (s.rate == 0) return;
     const Nanos allowance = Nanos{kBurst} * 1'000'000 / s.rate;
-    c.not_before = std::max(c.not_before, now > allowance ? now - allowance : 0) + Nanos{bytes} * 1'000'000 / s.rate;
-    s.bytes += bytes;
+    c.not_before =
+        std::max(c.not_before, sent.now > allowance ? sent.now - allowance : 0) + Nanos{sent.bytes} * 1'000'000 / s.rate;
+    s.bytes += sent.bytes;
     if (s.bytes < l.raise_bytes) return;
     s.bytes = 0;
     if (s.raises_by_bytes < kMostRaises) ++s.raises_by_bytes;

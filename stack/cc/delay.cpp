@@ -22,9 +22,7 @@
 namespace roci::cc {
 namespace {
 
-constexpr uint32_t kStep = kFraction / 2;  ///< growth of the window per round trip
-constexpr uint32_t kMostLossCut = 16;      ///< largest divisor of the window for one loss while State::contended is set
-constexpr uint32_t kFar = 1'000'000;       ///< ns; shortest round trip of a far path
+constexpr uint32_t kMostLossCut = 16;  ///< largest divisor of the window for one loss while State::contended is set
 constexpr uint8_t kMostVainCuts = 15;
 constexpr uint8_t kMostExcuses = 3;            ///< limit of State::excused
 constexpr uint8_t kLeastShift = 6;             ///< State::unit_shift for round trips up to 262 us
@@ -34,16 +32,6 @@ constexpr uint16_t kMostMeasured = 256;        ///< largest number of samples in
 constexpr uint32_t kLongestSwing = 240'000;    ///< ns; the time in which a link of 25 Gb/s empties the buffer of a usual switch
 constexpr uint32_t kJitterShift = 3;           ///< the weight of one round trip in State::jitter and swing is 1/2^kJitterShift
 constexpr uint32_t kSwings = 4;                ///< factor of State::swing in the target
-/// A flow that grows by half a packet per round trip and cuts its window to 7/10 gets the same share of a link as TCP (RFC 9438
-/// 4.3).
-constexpr uint32_t kYieldKeeps = 7, kYieldOf = 10;
-
-/// Returns the largest value of State::queue since the QP was idle or, if the QP is contended, since its last cut. Losses at a
-/// shorter queue reduce this value.
-uint32_t& longest_queue(State& s) { return s.bytes; }
-/// Returns the window that probably fills the link: about the windows before the last cuts. 0: the window was never cut.
-uint32_t& full_window(State& s) { return s.rate; }
-bool is_shorter_than_before(State& s) { return s.queue < longest_queue(s) - longest_queue(s) / 4; }
 
 /// Returns the time that is added to the target, because hosts delay packets at random. A small jitter is ignored, because bursts
 /// of other flows also cause a small jitter. The added time and the factor of the jitter are limited: a flow with a wide window
@@ -89,16 +77,6 @@ void contend(Controller& c, State& s) {
     set_window(c, std::max({uint32_t{c.window}, s.before, kWindowAfterTimeout * kFraction}));
 }
 
-void measure_queue(State& s, const Acked& a) {
-    const uint32_t delay = a.sample - a.shortest;
-    s.queued = uint8_t(uint64_t{delay} * (kFraction - 1) / a.sample);
-    const auto queue = uint16_t(std::min(delay >> s.unit_shift, 0xffffu));
-    const uint32_t difference = queue > s.queue ? queue - s.queue : s.queue - queue;
-    s.swing = uint16_t(s.swing - (s.swing >> kJitterShift) + (difference >> kJitterShift));
-    s.queue = queue;
-    longest_queue(s) = std::max<uint32_t>(longest_queue(s), s.queue);
-}
-
 /// Reduces the window of a contended QP if the queue has become shorter without a cut by this QP, because another flow has
 /// then probably reduced its window. A window of two packets is not reduced, because this is also the smallest window of TCP
 /// (RFC 5681).
@@ -111,17 +89,6 @@ void yield_too(Controller& c, State& s, const Acked& a) {
     if (!s.crowded || c.window <= kLeast || !is_shorter_than_before(s)) return;
     cut_delay(c, s, a.now, std::max(c.window * kYieldKeeps / kYieldOf, kLeast));
     longest_queue(s) = s.queue;
-}
-
-/// Judges a round trip on a far path. Hosts and other flows delay packets there by more than a target that is near the shortest
-/// round trip. So only losses and timeouts reduce the window, as with TCP.
-void judge_far(const Controller& c, State& s, const Acked& a) {
-    measure_queue(s, a);
-    s.contended = true;
-    s.crowded = false;
-    if (a.sample > a.shortest + a.shortest / 2) s.slow_start = false;
-    if (a.sample < a.shortest + a.shortest / 8 && c.window < full_window(s)) s.slow_start = true;
-    if (full_window(s) != 0 && c.window >= full_window(s)) s.slow_start = false;
 }
 
 void judge(Controller& c, State& s, const Limits& l, const Acked& a) {
@@ -163,6 +130,7 @@ void collect(Controller& c, State& s, const Limits& l, const Acked& a) {
     s.last = a.sample;
     s.best = s.measured == 0 ? a.sample : std::min(s.best, a.sample);
     ++s.measured;
+    if (s.far && a.shortest != 0 && a.sample >= a.shortest) measure_queue(s, a);
     if (uint32_t(a.now) - s.round_at < a.smoothed && s.measured != kMostMeasured) return;
     if (!s.slow_start) measure_jitter(s);  // in slow start the queue itself changes fast
     Acked whole = a;
@@ -174,7 +142,7 @@ void collect(Controller& c, State& s, const Limits& l, const Acked& a) {
 
 uint32_t step(const Controller& c, const State& s, const Limits& l, uint32_t packets) {
     if (s.slow_start) return packets * kFraction / 2;  // half a packet per ACK, also below one packet
-    if (s.far) return std::max(packets * kFraction * kFraction / std::max<uint32_t>(c.window, kFraction), 1u);  // as TCP
+    if (s.far) return step_far(c, s, packets);
     // The hosts, not queues, cause the long round trips. With small steps, the growth of the window would take hundreds of
     // round trips.
     if (swing_allowance(s, l) != 0) return packets * kFraction / 4;
@@ -191,6 +159,16 @@ void grow(Controller& c, State& s, const Limits& l, const Acked& a) {
 
 }  // namespace
 
+void measure_queue(State& s, const Acked& a) {
+    const uint32_t delay = a.sample - a.shortest;
+    s.queued = uint8_t(uint64_t{delay} * (kFraction - 1) / a.sample);
+    const auto queue = uint16_t(std::min(delay >> s.unit_shift, 0xffffu));
+    const uint32_t difference = queue > s.queue ? queue - s.queue : s.queue - queue;
+    s.swing = uint16_t(s.swing - (s.swing >> kJitterShift) + (difference >> kJitterShift));
+    s.queue = queue;
+    longest_queue(s) = std::max<uint32_t>(longest_queue(s), s.queue);
+}
+
 void cut_delay(Controller& c, State& s, Nanos now, uint32_t to) {
     full_window(s) = std::max(c.window, (full_window(s) + c.window) / 2);
     set_window(c, std::max(to, kLeastWindow));
@@ -200,10 +178,13 @@ void cut_delay(Controller& c, State& s, Nanos now, uint32_t to) {
 
 uint32_t begin_delay(Controller& c, State& s, const Limits& l, const Turn& t) {
     forget_if_idle(c, s, l, t);
-    return t.quantum;
+    return s.far && t.round_trip != 0 ? burst_far(c, t) : t.quantum;
 }
 
-void sent_delay(Controller&, State& s, const Limits&, Nanos now, uint32_t) { s.active_at = uint32_t(now); }
+void sent_delay(Controller& c, State& s, const Limits& l, const Sent& sent) {
+    s.active_at = uint32_t(sent.now);
+    if (s.far && c.window >= kFraction) pace_far(c, s, l, sent);
+}
 
 void acked_delay(Controller& c, State& s, const Limits& l, const Acked& a) {
     count_sample(s, a);
@@ -235,21 +216,19 @@ bool is_chance(State& s) {
 
 }  // namespace
 
-/// Reduces the window after a loss that did not happen by chance. On a far path, a loss happened by chance if the last round trip
-/// spent less than a quarter of its time in queues, and a round trip before spent more. Removes only the packets that were in
-/// queues, so that the link stays full.
+/// Reduces the window after a loss that did not happen by chance. Removes only the packets that were in queues, so that the link
+/// stays full.
 void lost_delay(Controller& c, State& s, const Limits&, Nanos now, uint32_t round_trip) {
-    if (s.far) s.slow_start = false;
-    if (s.far ? s.queued < kFraction / 4 && is_shorter_than_before(s) : !s.contended && is_chance(s)) return;
+    if (s.far) return lost_far(c, s, now, round_trip);
+    if (!s.contended && is_chance(s)) return;
     if (uint32_t(now) - s.cut_at < round_trip) return;
     const uint32_t left = c.window * (kFraction - s.queued) / kFraction;
-    const uint32_t least = s.far ? c.window * kYieldKeeps / kYieldOf : c.window / (s.contended ? kMostLossCut : kMostCut);
+    const uint32_t least = c.window / (s.contended ? kMostLossCut : kMostCut);
     cut_delay(c, s, now, std::max(left, least));
 }
 
 void silent_delay(Controller& c, State& s, const Limits&, Nanos now) {
-    // The end of the fast growth, as with TCP. A repeated timeout does not change it (RFC 5681 3.1).
-    if (s.far && c.window > kWindowAfterTimeout * kFraction) full_window(s) = c.window / 2;
+    if (s.far) return silent_far(c, s, now);
     set_window(c, std::min<uint32_t>(c.window, kWindowAfterTimeout * kFraction));
     s.cut_at = uint32_t(now);
     s.slow_start = false;

@@ -17,6 +17,7 @@ void forget_if_idle(Controller& c, State& s, const Limits& l, const Turn& t) {
     s.active_at = uint32_t(t.now);
     s.contended = false;
     s.vain_cuts = s.excused = 0;
+    s.empty_rounds = 0;
     s.bytes = s.queue = s.queued = 0;
     s.rate = 0;  // full_window() of delay; dcqcn calls this function only without a rate
     s.last = 0;

@@ -452,9 +452,12 @@ uint32_t send_requests(Context& ctx, Qp& qp, uint32_t quantum) {
     uint32_t sent = 0;
     SendTurn turn;
     const uint64_t bytes_before = qp.counters.tx_bytes;
-    quantum = cc::begin_turn(rq.congestion, qp.adaptation, ctx.limits(qp), {ctx.now, quantum, !rq.window.awaits_answer()});
+    quantum = cc::begin_turn(rq.congestion, qp.adaptation, ctx.limits(qp),
+                             {ctx.now, quantum, !rq.window.awaits_answer(), rq.round_trip.smoothed()});
     if (rq.window.repair_due() && !rq.deadlines.pending(Deadline::rnr)) [[unlikely]]
         sent = send_repairs(ctx, qp, quantum);
+    const uint32_t repairs = sent;
+    const Psn first_new = rq.window.next();
     turn.uncounted = rq.queue.cursor();
     turn.most = most_in_flight(ctx, qp);
     Step step = Step::done;
@@ -476,7 +479,9 @@ uint32_t send_requests(Context& ctx, Qp& qp, uint32_t quantum) {
         complete_unacknowledged(ctx, qp);
         return sent;
     }
-    cc::on_sent(rq.congestion, qp.adaptation, ctx.limits(qp), ctx.now, uint32_t(qp.counters.tx_bytes - bytes_before));
+    cc::on_sent(rq.congestion, qp.adaptation, ctx.limits(qp),
+                {ctx.now, repairs + psn_span(first_new, rq.window.next()), uint32_t(qp.counters.tx_bytes - bytes_before),
+                 rq.round_trip.smoothed(), rq.window.lost() != 0});
     if (!rq.deadlines.pending(Deadline::ack)) {
         restart_ack_timer(ctx, qp);
     }

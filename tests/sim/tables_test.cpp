@@ -3,38 +3,11 @@
 // they store the new tables instead. A table marks a missed goal, but the test does not fail.
 #include <gtest/gtest.h>
 
-#include <cstdarg>
-#include <cstdlib>
-#include <fstream>
-#include <sstream>
-
 #include "sim/flows.hpp"
+#include "tables.hpp"
 
 namespace roci::sim {
 namespace {
-
-std::string text(const char* format, ...) {
-    char line[400];
-    va_list args;
-    va_start(args, format);
-    std::vsnprintf(line, sizeof line, format, args);
-    va_end(args);
-    return line;
-}
-
-/// Compares the table `now` with the stored table `name`. If ROCI_WRITE_TABLES is set, stores `now` instead.
-void expect_table(const std::string& name, const std::string& now) {
-    std::printf("%s", now.c_str());
-    const std::string file = std::string(ROCI_TABLES) + "/" + name + ".txt";
-    if (std::getenv("ROCI_WRITE_TABLES") != nullptr) {
-        std::ofstream(file) << now;
-        return;
-    }
-    std::ifstream in(file);
-    std::ostringstream stored;
-    stored << in.rdbuf();
-    EXPECT_EQ(stored.str(), now) << file << " is another: if the change is meant, write it with ROCI_WRITE_TABLES=1";
-}
 
 struct Operation {
     const char* name;
@@ -56,15 +29,6 @@ constexpr Ends kEnds[] = {{"back N", false, false, false, cc::Policy::fixed_wind
                           {"adaptive", true, true, true, cc::Policy::adaptive}};
 
 constexpr double kDrops[] = {0, 0.0001, 0.001, 0.01, 0.03, 0.05};
-
-/// The lowest and the highest value of a figure over all seeds of a policy.
-struct Worst {
-    double least = 1e9, most = 0;
-    void take(double x) {
-        least = std::min(least, x);
-        most = std::max(most, x);
-    }
-};
 
 FlowOptions lossy(const Operation& op, const Ends& ends, double drop) {
     FlowOptions o{.opcode = op.opcode, .messages = ends.keep ? 3000u : drop < 0.005 ? 600u : 100u, .faults = {.drop = drop}};
@@ -168,8 +132,6 @@ TEST(Tables, Reordering) {
     expect_table("reordering", table);
 }
 
-std::string verdict(bool met) { return met ? "met" : "MISSED"; }
-
 const Output kOutput{.bits_per_second = 25'000'000'000, .propagation = 1000, .buffer = 512 << 10, .mark = 100 << 10};
 
 FlowOptions switched(FlowOptions o, cc::Policy policy, bool marks) {
@@ -180,10 +142,7 @@ FlowOptions switched(FlowOptions o, cc::Policy policy, bool marks) {
     return o;
 }
 
-constexpr uint64_t kSeeds[] = {1, 2, 3, 4, 5};
 constexpr Nanos kStartWithin = 20'000;
-
-size_t seeds_of(cc::Policy policy) { return policy == cc::Policy::fixed_window ? 1 : std::size(kSeeds); }
 
 /// A policy on a network with or without marks. The fixed window ignores marks, and dcqcn reacts to nothing else.
 struct Case {

@@ -31,7 +31,7 @@ struct Flow {
           target_qp(to.create_qp(to_pd, target_cq, target_cq, queue())) {
         PathOptions path;
         path.mtu = IBV_MTU_4096;
-        path.timeout = 14;
+        path.timeout = o.timeout;
         path.max_rd_atomic = path.max_dest_rd_atomic = 16;
         connect(client, qp, to, target_qp, path);
         for (uint32_t i = 0; o.opcode == abi::WrOpcode::send && i < 128; ++i) receive();

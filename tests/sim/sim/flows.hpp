@@ -16,6 +16,7 @@ struct FlowOptions {
     uint32_t length = 64 << 10;  ///< bytes per message
     uint32_t depth = 32;         ///< outstanding messages per sender
     uint32_t messages = 1000;    ///< messages per sender
+    uint8_t timeout = 14;        ///< the exponent of the ACK timeout, see ibv_qp_attr::timeout
     Nanos at_most = 60'000'000'000;
     Nanos from = 0;  ///< FlowResult::counted contains only bytes after this time
     uint64_t bits_per_second = 25'000'000'000;

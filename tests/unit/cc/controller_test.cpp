@@ -11,8 +11,8 @@ struct FixedWindow : testing::Test {
 };
 
 TEST_F(FixedWindow, IsWholeFromTheStartAndHoldsNothingBack) {
-    EXPECT_EQ(begin_turn(c, s, kLimits, {0, 32, true}), 32u);
-    on_sent(c, s, kLimits, 0, 1 << 20);
+    EXPECT_EQ(begin_turn(c, s, kLimits, {0, 32, true, 0}), 32u);
+    on_sent(c, s, kLimits, {0, 256, 1 << 20, 0, false});
     EXPECT_EQ(window(c, kLimits), 16u);
     EXPECT_EQ(not_before(c), 0u);
 }
@@ -69,7 +69,7 @@ TEST_F(Delay, AfterAnIdleTimeTheWindowGrowsAsThatOfANewQp) {
     rounds(12, 400'000);
     ASSERT_LT(window(c, l), 3u);
     now += 1'000'000'000;
-    begin_turn(c, s, l, {now, 64, true});
+    begin_turn(c, s, l, {now, 64, true, 0});
     c.window = (l.first_window * kFraction) & 0xffffff;
     s.slow_start = true;
     for (const uint32_t expected : {2u, 3u, 4u, 6u, 9u}) {
@@ -334,7 +334,7 @@ TEST_F(Dcqcn, SendsAtItsRate) {
     const uint64_t rate = s.rate;
     for (int i = 0; i < 10; ++i) {
         turn();
-        on_sent(c, s, l, now, 4096);
+        on_sent(c, s, l, {now, 1, 4096, 0, false});
         now = std::max(now, not_before(c));
     }
     EXPECT_NEAR(double(now - begun), 10 * 4096e6 / double(rate), 2 * 8192e6 / double(rate));

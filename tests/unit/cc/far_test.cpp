@@ -16,11 +16,20 @@ TEST_F(Far, LongRoundTripsDoNotShrinkTheWindow) {
     rounds_between(20, kPath, kPath * 3);
     const uint32_t before = window(c, l);
     rounds_between(100, kPath + kPath / 4, kPath * 3);
-    EXPECT_NEAR(window(c, l), before + 100, 4) << "by a packet per round trip";
+    EXPECT_NEAR(window(c, l), before + 50, 4) << "by half a packet per round trip";
+}
+
+TEST_F(Far, TheWindowGrowsFasterIfTheQueueStaysEmpty) {
+    rounds_between(20, kPath * 2, kPath * 3);
+    const uint32_t before = window(c, l);
+    for (int i = 0; i < 8; ++i) round(kPath, kPath);
+    EXPECT_NEAR(window(c, l), before + 4, 1);
+    for (int i = 0; i < 8; ++i) round(kPath, kPath);
+    EXPECT_NEAR(window(c, l), before + 4 + (1 + 2 + 3 + 4 + 5 + 6 + 7 + 8) / 2, 3);
 }
 
 TEST_F(Far, ALossShrinksTheWindowIfPacketsWaitInQueues) {
-    rounds_between(100, kPath + kPath / 2, kPath + kPath / 2);
+    rounds_between(100, kPath * 2, kPath * 2);
     const uint32_t before = window(c, l);
     round(kPath + kPath / 10, kPath);
     on_loss(c, s, l, now, kPath);
@@ -28,6 +37,55 @@ TEST_F(Far, ALossShrinksTheWindowIfPacketsWaitInQueues) {
     round(kPath * 2, kPath);
     on_loss(c, s, l, now, kPath);
     EXPECT_NEAR(window(c, l), before * 7 / 10, 2);
+    now += kPath;
+    on_loss(c, s, l, now, kPath);
+    EXPECT_NEAR(window(c, l), before * 7 / 10, 2) << "a loss of the same overflow";
+}
+
+TEST_F(Far, ManyLossesInARoundTripAreNotChance) {
+    rounds_between(100, kPath * 2, kPath * 2);
+    const uint32_t before = window(c, l), permitted = before / 32 + 1;
+    round(kPath + kPath / 10, kPath);
+    for (uint32_t i = 0; i < permitted; ++i) on_loss(c, s, l, now, kPath);
+    EXPECT_GE(window(c, l), before);
+    on_loss(c, s, l, now, kPath);
+    EXPECT_LT(window(c, l), before);
+}
+
+TEST_F(Far, TheFirstOverflowHalvesTheWindow) {
+    for (int i = 0; i < 8; ++i) round(kPath, kPath);
+    const uint32_t before = window(c, l);
+    ASSERT_GT(before, 30u);
+    on_loss(c, s, l, now, kPath);
+    EXPECT_NEAR(window(c, l), before / 2, 1);
+}
+
+/// Sends packets for one round trip as the pace permits. Returns their number.
+uint32_t sent_in_a_round_trip(Controller& c, State& s, const Limits& l, Nanos now, uint32_t round_trip, bool repairs) {
+    uint32_t sent = 0;
+    for (const Nanos end = now + round_trip; now < end; now = std::max(now + 1000, not_before(c))) {
+        const uint32_t burst = begin_turn(c, s, l, {now, 32, false, round_trip});
+        EXPECT_LE(burst, 8u) << "a sixteenth of the window, and at least two packets";
+        on_sent(c, s, l, {now, burst, burst * 4096, round_trip, repairs});
+        sent += burst;
+    }
+    return sent;
+}
+
+TEST_F(Far, TheWindowIsSpreadOverTheRoundTrip) {
+    rounds_between(200, kPath + kPath / 4, kPath * 2);
+    s.last = kPath;
+    const uint32_t packets = window(c, l);
+    ASSERT_GT(packets, 60u);
+    EXPECT_NEAR(sent_in_a_round_trip(c, s, l, now, kPath, false), packets * 5 / 4, 12);
+    now += 2 * kPath;
+    EXPECT_NEAR(sent_in_a_round_trip(c, s, l, now, kPath, true), packets, 12);
+}
+
+TEST_F(Delay, ShortPathsAreNotPaced) {
+    rounds(50, kEmpty);
+    on_sent(c, s, l, {now, 200, 200 * 4096, kEmpty, false});
+    EXPECT_LE(not_before(c), now);
 }
 
 TEST_F(Far, RepeatedTimeoutsDoNotEndTheFastGrowthEarlier) {

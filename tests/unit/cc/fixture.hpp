@@ -15,11 +15,11 @@ struct Adapting : testing::Test {
     Nanos now = 1'000'000'000;
     static constexpr uint32_t kEmpty = 10'000;
     void begin(Policy p) { start(c, s, l, p, 4096); }
-    uint32_t turn(bool idle = true) { return begin_turn(c, s, l, {now, 32, idle}); }
+    uint32_t turn(bool idle = true) { return begin_turn(c, s, l, {now, 32, idle, 0}); }
     void round(uint32_t round_trip, uint32_t shortest = kEmpty) {
         turn();
         const uint32_t packets = window(c, l);
-        on_sent(c, s, l, now, packets * 4096);
+        on_sent(c, s, l, {now, packets, packets * 4096, 0, false});
         now += round_trip;
         on_ack(c, s, l, {now, packets, packets, round_trip, round_trip, shortest});
     }

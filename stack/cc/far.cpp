@@ -1,0 +1,90 @@
+// The delay policy on far paths. Hosts and other flows delay packets there by more than a target that is near the shortest round
+// trip. Therefore long round trips do not reduce the window. Only losses and timeouts reduce the window, and it grows and shrinks
+// as the window of TCP (RFC 5681, RFC 9438 4.3), so that both get equal shares of a link.
+//
+// The packets of a window are spread over the round trip. Otherwise they leave in bursts, because an acknowledgement after a loss
+// acknowledges many packets at once, and a queue that is shorter than such a burst drops a part of it. While a lost packet is
+// not acknowledged, no acknowledgements arrive that would limit the rate, so the requester then sends exactly one window per
+// round trip.
+#include "cc/policies.hpp"
+
+namespace roci::cc {
+namespace {
+
+constexpr Nanos kLongestBurst = 250'000;  ///< ns; a turn sends what the window permits in this time, or in 1/16 of a round trip
+constexpr uint32_t kLeastBurst = 2;       ///< packets
+constexpr uint32_t kQuarters = 4;         ///< the unit of pace() is 1/kQuarters
+constexpr uint8_t kSteadyRounds = 8;      ///< number of rounds with an empty queue after which the growth becomes faster
+constexpr uint8_t kMostEmptyRounds = 2 * kSteadyRounds;
+constexpr uint32_t kChanceShift = 5;  ///< 1/2^kChanceShift of the packets of a round trip may be lost by chance
+constexpr uint32_t kMostExcuses = 15;
+constexpr uint32_t kLeast = kWindowAfterTimeout * kFraction;  ///< smallest window, as with TCP
+
+Nanos burst_time(uint32_t round_trip) { return std::min<Nanos>(kLongestBurst, round_trip / 16); }
+
+/// Returns the number of windows that are sent per round trip. The rate must be higher than the rate at which acknowledgements
+/// arrive, because otherwise the window could not grow. In slow start the window grows by a half per round trip.
+uint32_t pace(const State& s, const Sent& sent) {
+    if (sent.repairs) return kQuarters;
+    return s.slow_start ? 2 * kQuarters : kQuarters + 1;
+}
+
+/// Returns true if a loss probably happened by chance, because a queue that is shorter than before does not overflow. Many such
+/// losses in one round trip indicate congestion all the same.
+bool is_chance_far(const Controller& c, State& s) {
+    if (s.slow_start || !is_shorter_than_before(s)) return false;
+    if (s.excused >= std::min((packets(c) >> kChanceShift) + 1, kMostExcuses)) return false;
+    ++s.excused;
+    longest_queue(s) -= longest_queue(s) / 16;
+    return true;
+}
+
+}  // namespace
+
+/// Judges a round trip.
+void judge_far(const Controller& c, State& s, const Acked& a) {
+    s.crowded = false;
+    s.excused = 0;
+    s.empty_rounds = a.sample >= a.shortest + a.shortest / 16 ? 0 : std::min<uint8_t>(s.empty_rounds + 1, kMostEmptyRounds);
+    if (a.sample > a.shortest + a.shortest / 2) s.slow_start = false;
+    if (full_window(s) != 0 && c.window >= full_window(s)) s.slow_start = false;
+}
+
+/// Returns the growth for `packets` acknowledged packets: half a packet per round trip. If the queue stays empty, the growth
+/// becomes faster, because otherwise a link whose other flows have ended would be idle for hundreds of round trips.
+uint32_t step_far(const Controller& c, const State& s, uint32_t packets) {
+    const uint32_t factor = s.empty_rounds <= kSteadyRounds ? 1 : s.empty_rounds - kSteadyRounds;
+    return std::max(packets * kStep * factor * kFraction / std::max<uint32_t>(c.window, kFraction), 1u);
+}
+
+/// Returns the number of packets that a turn may send.
+uint32_t burst_far(const Controller& c, const Turn& t) {
+    return std::min(std::max(uint32_t(packets(c) * burst_time(t.round_trip) / t.round_trip), kLeastBurst), t.quantum);
+}
+
+/// Sets the earliest time of the next turn. A turn that comes late is made up for, up to the time of one burst.
+void pace_far(Controller& c, const State& s, const Limits& l, const Sent& sent) {
+    const Nanos allowance = burst_time(sent.round_trip), round_trip = std::max(sent.round_trip, s.last);
+    const Nanos interval = round_trip * sent.packets * kQuarters / (window(c, l) * pace(s, sent));
+    c.not_before = std::max(c.not_before, sent.now > allowance ? sent.now - allowance : 0) + interval;
+}
+
+/// Reduces the window after a loss that did not happen by chance. The losses of one overflow are detected for up to the longest
+/// round trip, so they reduce the window only once.
+void lost_far(Controller& c, State& s, Nanos now, uint32_t round_trip) {
+    if (is_chance_far(c, s)) return;
+    if (uint32_t(now) - s.cut_at < round_trip + (longest_queue(s) << s.unit_shift)) return;
+    cut_delay(c, s, now, std::max(s.slow_start ? c.window / 2 : c.window * kYieldKeeps / kYieldOf, kLeast));
+    full_window(s) = c.window;
+}
+
+/// Called after a timeout. The window then grows fast up to half of its size, as with TCP. A repeated timeout does not change
+/// this size (RFC 5681 3.1).
+void silent_far(Controller& c, State& s, Nanos now) {
+    if (c.window > kLeast) full_window(s) = c.window / 2;
+    set_window(c, std::min<uint32_t>(c.window, kLeast));
+    s.cut_at = uint32_t(now);
+    s.slow_start = true;
+}
+
+}  // namespace roci::cc
