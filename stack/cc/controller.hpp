@@ -69,13 +69,14 @@ struct State {
     uint8_t vain_cuts : 4 = 0;  ///< delay: number of cuts since the last round trip below the target
     uint8_t excused : 4 = 0;    ///< delay: number of further losses that do not reduce the window
     bool slow_start : 1 = true;
-    bool crowded : 1 = false;    ///< delay: the last round trip was longer than the target
-    bool contended : 1 = false;  ///< delay: cuts do not shorten round trips, so long round trips do not reduce the window
-    bool far : 1 = false;        ///< delay: the shortest round trip is long (far.cpp)
-    uint8_t unit_shift = 6;      ///< delay: log2 of the unit of `queue`, `swing`, `jitter` and the longest queue, ns
-    uint8_t empty_rounds = 0;    ///< delay: number of consecutive round trips with an empty queue, on a far path
-    uint16_t queue = 0;          ///< delay: time that the last round trip spent in queues, in units of 2^unit_shift ns
-    uint16_t swing = 0;          ///< delay: mean difference of consecutive values of `queue`
+    bool crowded : 1 = false;          ///< delay: the last round trip was longer than the target
+    bool contended : 1 = false;        ///< delay: cuts do not shorten round trips, so long round trips do not reduce the window
+    bool far : 1 = false;              ///< delay: the shortest round trip is long (far.cpp)
+    uint8_t unit_shift = 6;            ///< delay: log2 of the unit of `queue`, `swing`, `jitter` and the longest queue, ns
+    uint8_t empty_rounds : 7 = 0;      ///< delay: number of consecutive round trips with an empty queue, on a far path
+    bool waits_for_window : 1 = true;  ///< delay: the last turn has filled the window, on a far path
+    uint16_t queue = 0;                ///< delay: time that the last round trip spent in queues, in units of 2^unit_shift ns
+    uint16_t swing = 0;                ///< delay: mean difference of consecutive values of `queue`
 };
 static_assert(sizeof(State) == 64);
 
@@ -116,6 +117,7 @@ struct Sent {
     uint32_t packets, bytes;
     uint32_t round_trip;  ///< smoothed round trip, ns; 0 if unknown
     bool repairs;         ///< a lost packet is not acknowledged yet
+    bool fills;           ///< the window is full
 };
 
 /// The functions of a policy, one per event; nullptr if the policy ignores the event.

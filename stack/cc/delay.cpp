@@ -178,7 +178,7 @@ void cut_delay(Controller& c, State& s, Nanos now, uint32_t to) {
 
 uint32_t begin_delay(Controller& c, State& s, const Limits& l, const Turn& t) {
     forget_if_idle(c, s, l, t);
-    return s.far && t.round_trip != 0 ? burst_far(c, t) : t.quantum;
+    return s.far && t.round_trip != 0 ? burst_far(c, s, t) : t.quantum;
 }
 
 void sent_delay(Controller& c, State& s, const Limits& l, const Sent& sent) {

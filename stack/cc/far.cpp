@@ -11,16 +11,25 @@
 namespace roci::cc {
 namespace {
 
-constexpr Nanos kLongestBurst = 250'000;  ///< ns; a turn sends what the window permits in this time, or in 1/16 of a round trip
-constexpr uint32_t kLeastBurst = 2;       ///< packets
-constexpr uint32_t kQuarters = 4;         ///< the unit of pace() is 1/kQuarters
-constexpr uint8_t kSteadyRounds = 8;      ///< number of rounds with an empty queue after which the growth becomes faster
+constexpr Nanos kLongestBurst =
+    250'000;                         ///< ns; a timely turn sends what the window permits in this time, or in 1/16 of a round trip
+constexpr uint32_t kLeastBurst = 2;  ///< packets
+constexpr uint32_t kQuarters = 4;    ///< the unit of pace() is 1/kQuarters
+constexpr uint8_t kSteadyRounds = 8;  ///< number of rounds with an empty queue after which the growth becomes faster
 constexpr uint8_t kMostEmptyRounds = 2 * kSteadyRounds;
 constexpr uint32_t kChanceShift = 5;  ///< 1/2^kChanceShift of the packets of a round trip may be lost by chance
 constexpr uint32_t kMostExcuses = 15;
 constexpr uint32_t kLeast = kWindowAfterTimeout * kFraction;  ///< smallest window, as with TCP
 
+/// Returns the time in which the window permits what a timely turn sends.
 Nanos burst_time(uint32_t round_trip) { return std::min<Nanos>(kLongestBurst, round_trip / 16); }
+
+/// Returns how late a turn comes. A limit of this time limits the burst after a long delay. If the QP waited for its window, the
+/// turn is not late, and the limit is short.
+Nanos lateness(const Controller& c, const State& s, Nanos now, uint32_t round_trip) {
+    const Nanos most = s.waits_for_window ? burst_time(round_trip) : round_trip / 8;
+    return now <= c.not_before ? 0 : std::min<Nanos>(now - c.not_before, most);
+}
 
 /// Returns the number of windows that are sent per round trip. The rate must be higher than the rate at which acknowledgements
 /// arrive, because otherwise the window could not grow. In slow start the window grows by a half per round trip.
@@ -45,7 +54,11 @@ bool is_chance_far(const Controller& c, State& s) {
 void judge_far(const Controller& c, State& s, const Acked& a) {
     s.crowded = false;
     s.excused = 0;
-    s.empty_rounds = a.sample >= a.shortest + a.shortest / 16 ? 0 : std::min<uint8_t>(s.empty_rounds + 1, kMostEmptyRounds);
+    if (a.sample >= a.shortest + a.shortest / 16) {
+        s.empty_rounds = 0;
+    } else if (s.empty_rounds != kMostEmptyRounds) {
+        ++s.empty_rounds;
+    }
     if (a.sample > a.shortest + a.shortest / 2) s.slow_start = false;
     if (full_window(s) != 0 && c.window >= full_window(s)) s.slow_start = false;
 }
@@ -57,16 +70,19 @@ uint32_t step_far(const Controller& c, const State& s, uint32_t packets) {
     return std::max(packets * kStep * factor * kFraction / std::max<uint32_t>(c.window, kFraction), 1u);
 }
 
-/// Returns the number of packets that a turn may send.
-uint32_t burst_far(const Controller& c, const Turn& t) {
-    return std::min(std::max(uint32_t(packets(c) * burst_time(t.round_trip) / t.round_trip), kLeastBurst), t.quantum);
+/// Returns the number of packets that a turn may send. A turn that comes late sends more, because an engine that has little CPU
+/// could not keep up with many small turns.
+uint32_t burst_far(const Controller& c, const State& s, const Turn& t) {
+    const Nanos time = burst_time(t.round_trip) + (s.waits_for_window ? 0 : lateness(c, s, t.now, t.round_trip));
+    return std::min(std::max(uint32_t(packets(c) * time / t.round_trip), kLeastBurst), t.quantum);
 }
 
-/// Sets the earliest time of the next turn. A turn that comes late is made up for, up to the time of one burst.
-void pace_far(Controller& c, const State& s, const Limits& l, const Sent& sent) {
-    const Nanos allowance = burst_time(sent.round_trip), round_trip = std::max(sent.round_trip, s.last);
+/// Sets the earliest time of the next turn.
+void pace_far(Controller& c, State& s, const Limits& l, const Sent& sent) {
+    const Nanos round_trip = std::max(sent.round_trip, s.last);
     const Nanos interval = round_trip * sent.packets * kQuarters / (window(c, l) * pace(s, sent));
-    c.not_before = std::max(c.not_before, sent.now > allowance ? sent.now - allowance : 0) + interval;
+    c.not_before = std::max(c.not_before, sent.now - lateness(c, s, sent.now, sent.round_trip)) + interval;
+    s.waits_for_window = sent.fills;
 }
 
 /// Reduces the window after a loss that did not happen by chance. The losses of one overflow are detected for up to the longest

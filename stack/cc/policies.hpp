@@ -59,8 +59,8 @@ void silent_delay(Controller& c, State& s, const Limits& l, Nanos now);
 // ---- far.cpp
 void judge_far(const Controller& c, State& s, const Acked& a);
 uint32_t step_far(const Controller& c, const State& s, uint32_t packets);
-uint32_t burst_far(const Controller& c, const Turn& t);
-void pace_far(Controller& c, const State& s, const Limits& l, const Sent& sent);
+uint32_t burst_far(const Controller& c, const State& s, const Turn& t);
+void pace_far(Controller& c, State& s, const Limits& l, const Sent& sent);
 void lost_far(Controller& c, State& s, Nanos now, uint32_t round_trip);
 void silent_far(Controller& c, State& s, Nanos now);
 

@@ -481,7 +481,7 @@ uint32_t send_requests(Context& ctx, Qp& qp, uint32_t quantum) {
     }
     cc::on_sent(rq.congestion, qp.adaptation, ctx.limits(qp),
                 {ctx.now, repairs + psn_span(first_new, rq.window.next()), uint32_t(qp.counters.tx_bytes - bytes_before),
-                 rq.round_trip.smoothed(), rq.window.lost() != 0});
+                 rq.round_trip.smoothed(), rq.window.lost() != 0, rq.window.in_flight() >= turn.most});
     if (!rq.deadlines.pending(Deadline::ack)) {
         restart_ack_timer(ctx, qp);
     }

@@ -12,7 +12,7 @@ struct FixedWindow : testing::Test {
 
 TEST_F(FixedWindow, IsWholeFromTheStartAndHoldsNothingBack) {
     EXPECT_EQ(begin_turn(c, s, kLimits, {0, 32, true, 0}), 32u);
-    on_sent(c, s, kLimits, {0, 256, 1 << 20, 0, false});
+    on_sent(c, s, kLimits, {0, 256, 1 << 20, 0, false, false});
     EXPECT_EQ(window(c, kLimits), 16u);
     EXPECT_EQ(not_before(c), 0u);
 }
@@ -334,7 +334,7 @@ TEST_F(Dcqcn, SendsAtItsRate) {
     const uint64_t rate = s.rate;
     for (int i = 0; i < 10; ++i) {
         turn();
-        on_sent(c, s, l, {now, 1, 4096, 0, false});
+        on_sent(c, s, l, {now, 1, 4096, 0, false, false});
         now = std::max(now, not_before(c));
     }
     EXPECT_NEAR(double(now - begun), 10 * 4096e6 / double(rate), 2 * 8192e6 / double(rate));

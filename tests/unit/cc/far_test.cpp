@@ -66,7 +66,7 @@ uint32_t sent_in_a_round_trip(Controller& c, State& s, const Limits& l, Nanos no
     for (const Nanos end = now + round_trip; now < end; now = std::max(now + 1000, not_before(c))) {
         const uint32_t burst = begin_turn(c, s, l, {now, 32, false, round_trip});
         EXPECT_LE(burst, 8u) << "a sixteenth of the window, and at least two packets";
-        on_sent(c, s, l, {now, burst, burst * 4096, round_trip, repairs});
+        on_sent(c, s, l, {now, burst, burst * 4096, round_trip, repairs, false});
         sent += burst;
     }
     return sent;
@@ -75,16 +75,29 @@ uint32_t sent_in_a_round_trip(Controller& c, State& s, const Limits& l, Nanos no
 TEST_F(Far, TheWindowIsSpreadOverTheRoundTrip) {
     rounds_between(200, kPath + kPath / 4, kPath * 2);
     s.last = kPath;
+    c.not_before = now;
     const uint32_t packets = window(c, l);
     ASSERT_GT(packets, 60u);
     EXPECT_NEAR(sent_in_a_round_trip(c, s, l, now, kPath, false), packets * 5 / 4, 12);
-    now += 2 * kPath;
+    now = c.not_before;
     EXPECT_NEAR(sent_in_a_round_trip(c, s, l, now, kPath, true), packets, 12);
+}
+
+TEST_F(Far, AnEngineWithoutCpuMakesUpForLateTurns) {
+    rounds_between(200, kPath + kPath / 4, kPath * 2);
+    const uint32_t packets = window(c, l);
+    c.not_before = now;
+    const auto burst = [&](Nanos late) { return begin_turn(c, s, l, {now + late, 64, false, kPath}); };
+    EXPECT_EQ(burst(0), 2u);
+    EXPECT_NEAR(burst(kPath / 10), packets / 40 + packets / 10, 1);
+    EXPECT_NEAR(burst(kPath), packets / 40 + packets / 8, 1);
+    s.waits_for_window = true;
+    EXPECT_EQ(burst(kPath), 2u) << "the turn waited for an ACK, not for the CPU";
 }
 
 TEST_F(Delay, ShortPathsAreNotPaced) {
     rounds(50, kEmpty);
-    on_sent(c, s, l, {now, 200, 200 * 4096, kEmpty, false});
+    on_sent(c, s, l, {now, 200, 200 * 4096, kEmpty, false, false});
     EXPECT_LE(not_before(c), now);
 }
 

@@ -19,7 +19,7 @@ struct Adapting : testing::Test {
     void round(uint32_t round_trip, uint32_t shortest = kEmpty) {
         turn();
         const uint32_t packets = window(c, l);
-        on_sent(c, s, l, {now, packets, packets * 4096, 0, false});
+        on_sent(c, s, l, {now, packets, packets * 4096, 0, false, false});
         now += round_trip;
         on_ack(c, s, l, {now, packets, packets, round_trip, round_trip, shortest});
     }
