@@ -23,6 +23,7 @@ import endings
 import ephemeral
 import exam
 import fabric
+import four_devices
 import hostile
 import kills
 import lab
@@ -172,7 +173,7 @@ def main():
     if options.list:
         names = [*single.CASES, *badinput.CASES, *hostile.CASES, *pcap.CASES, *plot_cases.CASES, *plot_cases.ALONE, *plot_cases.BROWSED, *stat_cases.CASES, *stat_cases.ALONE, *metrics_cases.ALONE, *metrics_cases.PROMTOOL, *metrics_cases.NODE, *exam.CASES, *exam.CM_CASES, *top_cases.CASES, *top_cases.IN_TERMINAL, *config_errors.CASES, *starts.CASES, *memory_cases.CASES, *memory_cases.UNPRIVILEGED, *ephemeral.CASES, *endings.CASES, *fabric.CASES, *connections.CASES,
                  *(p.name for p in cases.pairs(options.quick)), *(r.name for r in connections.rows(options.quick)),
-                 *connection_load.cases(options.quick), *connection_load.faulty_cases(options.quick), *connection_errors.CASES, *connection_errors.ALONE, *view_cases.CASES, *view_cases.IN_CONTAINER, *lacks.CASES, *lacks.AS_USER]
+                 *connection_load.cases(options.quick), *connection_load.faulty_cases(options.quick), *four_devices.CASES, *connection_errors.CASES, *connection_errors.ALONE, *view_cases.CASES, *view_cases.IN_CONTAINER, *lacks.CASES, *lacks.AS_USER]
         print('\n'.join(names))
         return 0
     report = Report()
@@ -184,6 +185,8 @@ def main():
     if any(map(wanted, connection_load.faulty_cases(options.quick))):
         in_rocid(report, connection_load.HALF_LOST,
                  lambda rocid, gids: run_built(report, connection_load.missing(), connection_load.faulty_cases(options.quick), wanted, rocid))
+    if any(map(wanted, four_devices.CASES)):
+        in_rocid(report, four_devices.CONFIG, lambda rocid, gids: run_built(report, None, four_devices.CASES, wanted, rocid, gids))
     run_built(report, connection_errors.missing(), connection_errors.ALONE, wanted)
     run_built(report, lacks.missing(), lacks.CASES, wanted)
     run_built(report, lacks.missing_user(), lacks.AS_USER, wanted)
