@@ -77,10 +77,10 @@ uint32_t burst_far(const Controller& c, const State& s, const Turn& t) {
     return std::min(std::max(uint32_t(packets(c) * time / t.round_trip), kLeastBurst), t.quantum);
 }
 
-/// Sets the earliest time of the next turn.
+/// Sets the earliest time of the next turn: at most a round trip later, because a READ may be longer than the window.
 void pace_far(Controller& c, State& s, const Limits& l, const Sent& sent) {
     const Nanos round_trip = std::max(sent.round_trip, s.last);
-    const Nanos interval = round_trip * sent.packets * kQuarters / (window(c, l) * pace(s, sent));
+    const Nanos interval = std::min(round_trip * sent.packets * kQuarters / (window(c, l) * pace(s, sent)), round_trip);
     c.not_before = std::max(c.not_before, sent.now - lateness(c, s, sent.now, sent.round_trip)) + interval;
     s.waits_for_window = sent.fills;
 }

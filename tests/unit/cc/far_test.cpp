@@ -95,6 +95,14 @@ TEST_F(Far, AnEngineWithoutCpuMakesUpForLateTurns) {
     EXPECT_EQ(burst(kPath), 2u) << "the turn waited for an ACK, not for the CPU";
 }
 
+TEST_F(Far, AReadThatIsLongerThanTheWindowDelaysByARoundTrip) {
+    rounds_between(50, kPath + kPath / 4, kPath * 2);
+    s.last = kPath;
+    c.not_before = now;
+    on_sent(c, s, l, {now, 1 << 18, 100, kPath, false, true});
+    EXPECT_EQ(not_before(c), now + kPath);
+}
+
 TEST_F(Delay, ShortPathsAreNotPaced) {
     rounds(50, kEmpty);
     on_sent(c, s, l, {now, 200, 200 * 4096, kEmpty, false, false});
