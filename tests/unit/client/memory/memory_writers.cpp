@@ -331,7 +331,7 @@ bool register_one() {
 
 /// Returns true if an access to `bad` calls the handler of the program. `bad` may be null, so UBSan's check for null
 /// pointers is disabled.
-[[gnu::no_sanitize("null")]] bool fault_reaches_program(char* bad, bool write) {
+__attribute__((no_sanitize("null"))) bool fault_reaches_program(char* bad, bool write) {
     const int before = program_faults;
     if (sigsetjmp(back, 1) == 0) {
         if (write)
