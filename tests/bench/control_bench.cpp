@@ -99,7 +99,7 @@ constexpr Row kRows[] = {
      }},
     {"reg_mr",
      [](Device& d) {
-         ibv_mr* mr = ibv_reg_mr(d.pd, d.memory.data(), d.memory.size(), IBV_ACCESS_LOCAL_WRITE);
+         ibv_mr* mr = ibv_reg_mr(d.pd, d.memory.data(), d.memory.size(), int(IBV_ACCESS_LOCAL_WRITE));
          return mr != nullptr && ibv_dereg_mr(mr) == 0;
      }},
     {"create_qp",

@@ -25,9 +25,9 @@ protected:
 };
 
 TEST_F(Memory, RegistrationChecksItsRights) {
-    EXPECT_EQ(ibv_reg_mr(b->pd, b->memory.data(), 64, IBV_ACCESS_REMOTE_WRITE), nullptr) << "needs local write";
+    EXPECT_EQ(ibv_reg_mr(b->pd, b->memory.data(), 64, int(IBV_ACCESS_REMOTE_WRITE)), nullptr) << "needs local write";
     EXPECT_EQ(errno, EINVAL);
-    EXPECT_EQ(ibv_reg_mr(b->pd, b->memory.data(), 64, IBV_ACCESS_REMOTE_ATOMIC), nullptr);
+    EXPECT_EQ(ibv_reg_mr(b->pd, b->memory.data(), 64, int(IBV_ACCESS_REMOTE_ATOMIC)), nullptr);
     ibv_mr* relaxed = ibv_reg_mr(b->pd, b->memory.data(), 64, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_RELAXED_ORDERING);
     ASSERT_NE(relaxed, nullptr);
     EXPECT_EQ(ibv_dereg_mr(relaxed), 0);
@@ -37,7 +37,7 @@ TEST_F(Memory, UnmappedMemoryCannotBeRegistered) {
     void* hole = mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     ASSERT_EQ(munmap(hole, 8192), 0);
     errno = 0;
-    EXPECT_EQ(ibv_reg_mr(b->pd, hole, 8192, IBV_ACCESS_LOCAL_WRITE), nullptr);
+    EXPECT_EQ(ibv_reg_mr(b->pd, hole, 8192, int(IBV_ACCESS_LOCAL_WRITE)), nullptr);
     EXPECT_EQ(errno, EFAULT);
 }
 
@@ -179,7 +179,7 @@ TEST_F(Memory, TheLargestCqCanBeMade) {
 }
 
 TEST_F(Memory, ARightThatWasNotGivenIsRefused) {
-    ibv_mr* read_only = ibv_reg_mr(b->pd, b->memory.data(), 4096, IBV_ACCESS_REMOTE_READ);
+    ibv_mr* read_only = ibv_reg_mr(b->pd, b->memory.data(), 4096, int(IBV_ACCESS_REMOTE_READ));
     ASSERT_NE(read_only, nullptr);
     connect();
     EXPECT_EQ(write_status(b->address(), read_only->rkey), IBV_WC_REM_ACCESS_ERR);

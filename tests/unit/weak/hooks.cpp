@@ -54,6 +54,7 @@ void plain(const void* address, size_t size, bool writes) {
 }  // namespace
 
 // NOLINTBEGIN(bugprone-reserved-identifier)
+// gcc calls the compare_exchange functions that return whether they have stored. clang calls the one that returns the old value.
 #define ROCI_ATOMICS(bits, T)                                                                             \
     T __tsan_atomic##bits##_load(const volatile T* a, int order) { return load(a, order); }               \
     void __tsan_atomic##bits##_store(volatile T* a, T v, int order) { store(a, v, order); }               \
@@ -77,6 +78,10 @@ void plain(const void* address, size_t size, bool writes) {
     }                                                                                                     \
     int __tsan_atomic##bits##_compare_exchange_weak(volatile T* a, T* e, T v, int order, int failure) {   \
         return exchange_if(a, e, v, order, failure);                                                      \
+    }                                                                                                     \
+    T __tsan_atomic##bits##_compare_exchange_val(volatile T* a, T e, T v, int order, int failure) {       \
+        exchange_if(a, &e, v, order, failure);                                                            \
+        return e;                                                                                         \
     }
 
 #define ROCI_PLAIN(size)                                                 \
