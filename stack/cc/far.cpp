@@ -18,7 +18,7 @@ constexpr uint32_t kQuarters = 4;    ///< the unit of pace() is 1/kQuarters
 constexpr uint8_t kSteadyRounds = 8;  ///< number of rounds with an empty queue after which the growth becomes faster
 constexpr uint8_t kMostEmptyRounds = 2 * kSteadyRounds;
 constexpr uint32_t kChanceShift = 5;  ///< 1/2^kChanceShift of the packets of a round trip may be lost by chance
-constexpr uint32_t kMostExcuses = 15;
+constexpr uint32_t kMostChances = 15;
 constexpr uint32_t kLeast = kWindowAfterTimeout * kFraction;  ///< smallest window, as with TCP
 
 /// Returns the time in which the window permits what a timely turn sends.
@@ -42,7 +42,7 @@ uint32_t pace(const State& s, const Sent& sent) {
 /// losses in one round trip indicate congestion all the same.
 bool is_chance_far(const Controller& c, State& s) {
     if (s.slow_start || !is_shorter_than_before(s)) return false;
-    if (s.excused >= std::min((packets(c) >> kChanceShift) + 1, kMostExcuses)) return false;
+    if (s.excused >= std::min((packets(c) >> kChanceShift) + 1, kMostChances)) return false;
     ++s.excused;
     longest_queue(s) -= longest_queue(s) / 16;
     return true;

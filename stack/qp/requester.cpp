@@ -12,7 +12,7 @@ namespace {
 using abi::WcStatus;
 
 /// The part of a record that is sent in one packet. A READ request uses the PSNs of its responses.
-struct Part {
+struct PacketPart {
     uint32_t packet = 0, psns = 1;
 };
 
@@ -102,7 +102,7 @@ bool from_memory(const abi::SendWqe& w) {
 
 /// Fills in the RETH of a READ request for the packets of `part`. A repeated request covers all data from the first missing
 /// byte on, or only the missing packets. All requests for a packet get responses with the same PSN (C9-148).
-void fill_read(const Qp& qp, const abi::SendWqe& w, const SendRecord& r, Part part, wire::TransportHeaders& h) {
+void fill_read(const Qp& qp, const abi::SendWqe& w, const SendRecord& r, PacketPart part, wire::TransportHeaders& h) {
     const uint64_t offset = uint64_t(part.packet) << qp.mtu_shift;
     const uint64_t end = std::min<uint64_t>(uint64_t(part.packet + part.psns) << qp.mtu_shift, r.length);
     h.va = w.remote_addr + offset;
@@ -110,7 +110,7 @@ void fill_read(const Qp& qp, const abi::SendWqe& w, const SendRecord& r, Part pa
     h.dma_length = uint32_t(end - offset);
 }
 
-[[gnu::always_inline]] inline void fill_headers(const Qp& qp, const abi::SendWqe& w, const SendRecord& r, Part part,
+[[gnu::always_inline]] inline void fill_headers(const Qp& qp, const abi::SendWqe& w, const SendRecord& r, PacketPart part,
                                                 wire::TransportHeaders& h) {
     const uint32_t packet = part.packet;
     const WorkInfo& info = work_info(w.opcode);
@@ -168,8 +168,8 @@ struct Begun {
 };
 
 /// Inlined into transmit(), because a call costs 45 instructions per short message.
-[[gnu::always_inline]] inline Begun begin(Context& ctx, Qp& qp, const SendRecord& r, Part part, uint32_t length, bool ack_request,
-                                          io::TxFrame& frame) {
+[[gnu::always_inline]] inline Begun begin(Context& ctx, Qp& qp, const SendRecord& r, PacketPart part, uint32_t length,
+                                          bool ack_request, io::TxFrame& frame) {
     const abi::SendWqe& w = wqe(r);
     wire::TransportHeaders h;
     fill_headers(qp, w, r, part, h);
@@ -185,8 +185,8 @@ struct Begun {
 }
 
 /// Starts the frame of a Middle packet. Builds the headers only for the first Middle packet of a message, then copies them.
-[[gnu::noinline]] Begun begin_middle(Context& ctx, Qp& qp, const SendRecord& r, Part part, bool ack_request, io::TxFrame& frame,
-                                     SendTurn& turn) {
+[[gnu::noinline]] Begun begin_middle(Context& ctx, Qp& qp, const SendRecord& r, PacketPart part, bool ack_request,
+                                     io::TxFrame& frame, SendTurn& turn) {
     if (turn.message != &r) {
         const Begun b = begin(ctx, qp, r, part, qp.mtu, ack_request, frame);
         wire::keep_headers(turn.headers, b.start, *b.path, b.payload);
@@ -199,7 +199,7 @@ struct Begun {
 
 /// Completes the frame of a packet whose payload must be fetched from slow memory (mem/slow_memory.hpp). The last packet of the
 /// fetched part requests an ACK, so that the ACK timeout does not expire while the next part is fetched.
-[[gnu::cold, gnu::noinline]] Step finish_slowly(Context& ctx, Qp& qp, SendRecord& r, Part part, uint32_t length,
+[[gnu::cold, gnu::noinline]] Step finish_slowly(Context& ctx, Qp& qp, SendRecord& r, PacketPart part, uint32_t length,
                                                 bool& ack_request, io::TxFrame& frame, Begun& b, uint32_t& bytes) {
     const abi::SendWqe& w = wqe(r);
     const uint64_t offset = uint64_t(part.packet) << qp.mtu_shift;
@@ -220,7 +220,7 @@ struct Begun {
 }
 
 /// Counts a packet that is sent again. If this is the last packet of a message, the message is already counted in tx_messages.
-[[gnu::cold, gnu::noinline]] void count_again(Context& ctx, Qp& qp, const SendRecord& r, Part part, SendTurn& turn) {
+[[gnu::cold, gnu::noinline]] void count_again(Context& ctx, Qp& qp, const SendRecord& r, PacketPart part, SendTurn& turn) {
     count(ctx, qp, &EventCounters::retransmits);
     const bool last = needs_response(r.kind) || part.packet + 1 >= r.packets;
     turn.uncounted = qp.requester.queue.cursor() + uint32_t{last};
@@ -237,7 +237,7 @@ void measure(const Context& ctx, Qp& qp, Psn psn) {
 }
 
 /// Sends one frame. `again` is true for a retransmission.
-[[gnu::always_inline]] inline Step transmit(Context& ctx, Qp& qp, SendRecord& r, Part part, AckRequest request, bool again,
+[[gnu::always_inline]] inline Step transmit(Context& ctx, Qp& qp, SendRecord& r, PacketPart part, AckRequest request, bool again,
                                             SendTurn& turn) {
     Requester& rq = qp.requester;
     io::TxFrame* frame = ctx.out(qp).acquire();
@@ -273,7 +273,7 @@ void measure(const Context& ctx, Qp& qp, Psn psn) {
 }
 
 /// Sends a lost packet again, with an ACK request.
-[[gnu::noinline]] Step transmit_again(Context& ctx, Qp& qp, SendRecord& r, Part part) {
+[[gnu::noinline]] Step transmit_again(Context& ctx, Qp& qp, SendRecord& r, PacketPart part) {
     SendTurn none;
     return transmit(ctx, qp, r, part, AckRequest::yes, true, none);
 }
@@ -281,7 +281,7 @@ void measure(const Context& ctx, Qp& qp, Psn psn) {
 /// Sends the packet at the cursor.
 [[gnu::always_inline]] inline Step send_one(Context& ctx, Qp& qp, SendRecord& r, SendTurn& turn) {
     Requester& rq = qp.requester;
-    const Part part{rq.queue.packet(), r.packets - rq.queue.packet()};
+    const PacketPart part{rq.queue.packet(), r.packets - rq.queue.packet()};
     const AckRequest request = unacknowledged(qp.spec.type) ? AckRequest::no : AckRequest::if_due;
     if (const Step step = transmit(ctx, qp, r, part, request, rq.window.repeats(), turn); step != Step::done) return step;
     if (r.takes_recv && rq.credits_valid && int32_t(r.ssn - rq.credit_limit) > 0) rq.credit_probe = true;
@@ -330,7 +330,7 @@ Step repeat_reported_one(Context& ctx, Qp& qp) {
         return Step::skipped;
     }
     SendRecord* r = record_at(rq.queue.oldest(), hole.first);
-    const Part part{psn_span(r->first_psn, hole.first), needs_response(r->kind) ? r->packets : 1};
+    const PacketPart part{psn_span(r->first_psn, hole.first), needs_response(r->kind) ? r->packets : 1};
     const Step step = transmit_again(ctx, qp, *r, part);
     if (step != Step::done) return step;
     repeated.add_next(hole.first, rq.window.highest_sent(), ctx.now);
@@ -351,7 +351,7 @@ Step send_repair(Context& ctx, Qp& qp) {
     const Psn psn = rq.window.repair_next();
     SendRecord* r = record_at(rq.queue.oldest(), psn);
     if (r == nullptr) return Step::fault;
-    Part part{psn_span(r->first_psn, psn), 1};
+    PacketPart part{psn_span(r->first_psn, psn), 1};
     if (answered && !needs_response(r->kind)) {  // the request was executed, because a later request was answered
         rq.window.repaired(rq.window.repair_left());
         return Step::skipped;
