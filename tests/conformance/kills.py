@@ -68,7 +68,7 @@ def wait_for_totals(rocid, wanted):
             return
         if time.monotonic() > end:
             changed = {key: f'{wanted.get(key)} -> {value}' for key, value in now.items() if wanted.get(key) != value}
-            raise Failure(f'rocid still holds what the dead left behind after {SETTLE_LIMIT} s: {changed}')
+            raise Failure(f'rocid still holds what the dead left behind after {SETTLE_LIMIT} s: {changed}\nopen files: {rocid.open_files()}')
         time.sleep(0.05)
 
 

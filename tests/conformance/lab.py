@@ -1,4 +1,6 @@
 """Runs a rocid for tests and programs that use it. All waits have time limits."""
+import collections
+import contextlib
 import itertools
 import json
 import os
@@ -62,6 +64,17 @@ def finish(process, how=signal.SIGTERM, limit=30):
     return True
 
 
+def steady(value, apart=0.05):
+    """Returns the value of the function as soon as two values in a row are equal. rocid closes the descriptors of a program after the
+    program has ended, one after the other."""
+    last = value()
+    while True:
+        time.sleep(apart)
+        last, before = value(), last
+        if last == before:
+            return last
+
+
 class Rocid:
     """A rocid with a separate socket, in loopback mode or with a configuration file. The rocid runs during a `with`
     block."""
@@ -104,9 +117,17 @@ class Rocid:
         has ended, each number must return to its previous value."""
         totals = self.status()['totals']
         proc = pathlib.Path(f'/proc/{self.process.pid}')
-        totals['open files'] = len(os.listdir(proc / 'fd'))
+        totals['open files'] = steady(lambda: len(os.listdir(proc / 'fd')))
         totals['shared mappings'] = sum('/memfd:' in line for line in (proc / 'maps').read_text().splitlines())
         return totals
+
+    def open_files(self):
+        """Returns {kind of rocid's open descriptors: number}, for messages."""
+        kinds = collections.Counter()
+        for entry in pathlib.Path(f'/proc/{self.process.pid}/fd').iterdir():
+            with contextlib.suppress(FileNotFoundError):
+                kinds[re.sub(r'\d{3,}', 'N', os.readlink(entry))] += 1
+        return dict(kinds)
 
     def command_of(self, program):
         return [str(ROCI), 'run', '--socket', self.socket, '--', *program]
