@@ -64,15 +64,15 @@ def finish(process, how=signal.SIGTERM, limit=30):
     return True
 
 
-def steady(value, apart=0.05):
-    """Returns the value of the function as soon as two values in a row are equal. rocid closes the descriptors of a program after the
+def steady(value, apart=0.05, limit=5):
+    """Returns the value of the function as soon as two values in a row are equal, or after `limit` seconds. rocid closes the descriptors of a program after the
     program has ended, one after the other."""
-    last = value()
-    while True:
+    end = time.monotonic() + limit
+    last, before = value(), None
+    while last != before and time.monotonic() < end:
         time.sleep(apart)
         last, before = value(), last
-        if last == before:
-            return last
+    return last
 
 
 class Rocid:
