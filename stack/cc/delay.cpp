@@ -15,6 +15,7 @@
 // which the window is at least as large as before the last cuts. Otherwise a link whose other flows have ended, or whose packets
 // were lost, would be idle for hundreds of round trips. A loss indicates congestion only if the queue is about as long as the
 // longest measured queue. A shorter queue does not overflow, because the same queue has held more packets before.
+// All this applies to paths whose shortest round trip is shorter than kFar. far.cpp describes the others.
 #include <bit>
 
 #include "cc/policies.hpp"
@@ -91,9 +92,18 @@ void yield_too(Controller& c, State& s, const Acked& a) {
     longest_queue(s) = s.queue;
 }
 
+/// Called when a path becomes far or near. Discards what has another meaning there.
+void change_distance(Controller& c, State& s, Nanos now) {
+    s.far = !s.far;
+    s.excused = 0;
+    s.empty_rounds = 0;
+    s.contended = false;
+    c.not_before = std::min(c.not_before, now);
+}
+
 void judge(Controller& c, State& s, const Limits& l, const Acked& a) {
     choose_unit(s, a.shortest);
-    s.far = a.shortest >= kFar;
+    if (s.far != (a.shortest >= kFar)) change_distance(c, s, a.now);
     if (s.far) return judge_far(c, s, a);
     const uint32_t aim = target(c, s, l, a.shortest);
     const bool again = s.crowded;  // one long round trip alone does not indicate congestion

@@ -1,11 +1,12 @@
-// The delay policy on far paths. Hosts and other flows delay packets there by more than a target that is near the shortest round
-// trip. Therefore long round trips do not reduce the window. Only losses and timeouts reduce the window, and it grows and shrinks
-// as the window of TCP (RFC 5681, RFC 9438 4.3), so that both get equal shares of a link.
+// The delay policy on far paths, whose shortest round trip is at least kFar. Hosts and other flows delay packets there by more
+// than a target that is near the shortest round trip. Therefore long round trips do not reduce the window. Losses, timeouts and
+// (policy adaptive) notifications reduce it. The window grows and shrinks as the window of TCP (RFC 5681, RFC 9438 4.3), so that
+// both get similar shares of a link.
 //
 // The packets of a window are spread over the round trip. Otherwise they leave in bursts, because an acknowledgement after a loss
-// acknowledges many packets at once, and a queue that is shorter than such a burst drops a part of it. While a lost packet is
-// not acknowledged, no acknowledgements arrive that would limit the rate, so the requester then sends exactly one window per
-// round trip.
+// acknowledges many packets at once, and a queue that is shorter than such a burst drops a part of it. While a lost packet is not
+// acknowledged, no acknowledgements limit the rate of new packets. The requester then sends one window of them per round trip.
+// Repairs are sent at once, if further requests are posted, and count for the times of the packets after them.
 #include "cc/policies.hpp"
 
 namespace roci::cc {
@@ -17,7 +18,8 @@ constexpr uint32_t kLeastBurst = 2;  ///< packets
 constexpr uint32_t kQuarters = 4;    ///< the unit of pace() is 1/kQuarters
 constexpr uint8_t kSteadyRounds = 8;  ///< number of rounds with an empty queue after which the growth becomes faster
 constexpr uint8_t kMostEmptyRounds = 2 * kSteadyRounds;
-constexpr uint32_t kChanceShift = 5;  ///< 1/2^kChanceShift of the packets of a round trip may be lost by chance
+constexpr uint32_t kChanceShift =
+    5;  ///< per 2^kChanceShift packets of the window, one report of a loss in a round trip may be chance
 constexpr uint32_t kMostChances = 15;
 constexpr uint32_t kLeast = kWindowAfterTimeout * kFraction;  ///< smallest window, as with TCP
 
@@ -38,8 +40,8 @@ uint32_t pace(const State& s, const Sent& sent) {
     return s.slow_start ? 2 * kQuarters : kQuarters + 1;
 }
 
-/// Returns true if a loss probably happened by chance, because a queue that is shorter than before does not overflow. Many such
-/// losses in one round trip indicate congestion all the same.
+/// Returns true if a loss probably happened by chance, because a queue that is shorter than before does not overflow. Many
+/// reports of such losses in one round trip indicate congestion all the same.
 bool is_chance_far(const Controller& c, State& s) {
     if (s.slow_start || !is_shorter_than_before(s)) return false;
     if (s.excused >= std::min((packets(c) >> kChanceShift) + 1, kMostChances)) return false;
@@ -77,11 +79,13 @@ uint32_t burst_far(const Controller& c, const State& s, const Turn& t) {
     return std::min(std::max(uint32_t(packets(c) * time / t.round_trip), kLeastBurst), t.quantum);
 }
 
-/// Sets the earliest time of the next turn: at most a round trip later, because a READ may be longer than the window.
+/// Sets the earliest time of the next turn: at most a round trip later, because a READ may be longer than the window, and because
+/// repairs do not wait for this time.
 void pace_far(Controller& c, State& s, const Limits& l, const Sent& sent) {
-    const Nanos round_trip = std::max(sent.round_trip, s.last);
-    const Nanos interval = std::min(round_trip * sent.packets * kQuarters / (window(c, l) * pace(s, sent)), round_trip);
-    c.not_before = std::max(c.not_before, sent.now - lateness(c, s, sent.now, sent.round_trip)) + interval;
+    const Nanos round_trip = std::clamp(s.last, sent.round_trip, 2 * sent.round_trip);
+    const Nanos interval = round_trip * sent.packets * kQuarters / (window(c, l) * pace(s, sent));
+    const Nanos at = std::max(c.not_before, sent.now - lateness(c, s, sent.now, sent.round_trip)) + interval;
+    c.not_before = std::min(at, sent.now + round_trip);
     s.waits_for_window = sent.fills;
 }
 
@@ -89,15 +93,16 @@ void pace_far(Controller& c, State& s, const Limits& l, const Sent& sent) {
 /// round trip, so they reduce the window only once.
 void lost_far(Controller& c, State& s, Nanos now, uint32_t round_trip) {
     if (is_chance_far(c, s)) return;
-    if (uint32_t(now) - s.cut_at < round_trip + (longest_queue(s) << s.unit_shift)) return;
+    if (c.window <= kLeast || uint32_t(now) - s.cut_at < round_trip + (longest_queue(s) << s.unit_shift)) return;
     cut_delay(c, s, now, std::max(s.slow_start ? c.window / 2 : c.window * kYieldKeeps / kYieldOf, kLeast));
     full_window(s) = c.window;
+    longest_queue(s) = s.queue;
 }
 
 /// Called after a timeout. The window then grows fast up to half of its size, as with TCP. A repeated timeout does not change
 /// this size (RFC 5681 3.1).
 void silent_far(Controller& c, State& s, Nanos now) {
-    if (c.window > kLeast) full_window(s) = c.window / 2;
+    if (c.window > kLeast) full_window(s) = std::max<uint32_t>(c.window / 2, kLeast);
     set_window(c, std::min<uint32_t>(c.window, kLeast));
     s.cut_at = uint32_t(now);
     s.slow_start = true;

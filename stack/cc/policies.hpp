@@ -41,8 +41,8 @@ inline constexpr uint32_t kYieldKeeps = 7, kYieldOf = 10;
 /// Returns the largest value of State::queue since the QP was idle or, if the QP is contended, since its last cut. Losses at a
 /// shorter queue reduce this value.
 inline uint32_t& longest_queue(State& s) { return s.bytes; }
-/// Returns the window up to which the window grows fast. It is about the window before the last cuts, and on a far path the
-/// window after the last cut. 0: the window was never cut.
+/// Returns the window up to which the window grows fast: about the window before the last cuts. On a far path it is the window
+/// after the last cut, or half of the window before the last timeout. 0: the window was never cut.
 inline uint32_t& full_window(State& s) { return s.rate; }
 inline bool is_shorter_than_before(State& s) { return s.queue < longest_queue(s) - longest_queue(s) / 4; }
 /// Measures the time that a packet spent in queues.
@@ -56,7 +56,7 @@ void acked_delay(Controller& c, State& s, const Limits& l, const Acked& a);
 void lost_delay(Controller& c, State& s, const Limits& l, Nanos now, uint32_t round_trip);
 void silent_delay(Controller& c, State& s, const Limits& l, Nanos now);
 
-// ---- far.cpp
+// ---- far.cpp: the events of delay on far paths, each with the arguments of the event
 void judge_far(const Controller& c, State& s, const Acked& a);
 uint32_t step_far(const Controller& c, const State& s, uint32_t packets);
 uint32_t burst_far(const Controller& c, const State& s, const Turn& t);

@@ -260,9 +260,18 @@ uint32_t Engine::Impl::serve(qp::Qp& qp, uint32_t most) {
     return sent;
 }
 
+/// Returns true if the requester has a fetched request to send, or a lost packet to send again. The congestion controller may
+/// delay both.
+bool has_unsent(const qp::Qp& qp) { return qp.requester.queue.current() != nullptr || qp.requester.window.repair_due(); }
+
 /// Returns true if a QP that is to be removed can send a posted request now. Returns false for a QP of a tag matching SRQ. Such a
 /// QP sends the READs of rendezvous, whose responses would arrive after the removal of the QP.
-bool Engine::Impl::has_last_requests(const qp::Qp& qp) const { return qp.tags == nullptr && qp::has_requests(ctx, qp); }
+/// Also returns true if only the congestion controller delays the request, because send_last_requests() does not wait for this
+/// time.
+bool Engine::Impl::has_last_requests(const qp::Qp& qp) const {
+    const bool delayed = cc::not_before(qp.requester.congestion) > ctx.now && has_unsent(qp);
+    return qp.tags == nullptr && (delayed || qp::has_requests(ctx, qp));
+}
 
 /// Sends the posted requests of a QP that is to be removed. A program may post a last message and then destroy the QP or end. A
 /// NIC would still send this message, because posting passes the message to the NIC. Between two rounds, all removed QPs together
@@ -270,6 +279,7 @@ bool Engine::Impl::has_last_requests(const qp::Qp& qp) const { return qp.tags ==
 /// this budget, the QP sends one frame. The frames reduce the user's credit and count for the user's rate, like the frames of a
 /// turn.
 void Engine::Impl::send_last_requests(qp::Qp& qp) {
+    qp.requester.congestion.not_before = 0;  // the QP cannot send later
     if (lent || !has_last_requests(qp)) return;
     note_user(ctx.requesters.user_of(qp));
     const uint64_t most = shared_by_users() ? kSharedRoundCost : UINT64_MAX;
@@ -277,6 +287,7 @@ void Engine::Impl::send_last_requests(qp::Qp& qp) {
     while (budget.exceeds({}) && has_last_requests(qp) && !ctx.requesters.over_limit(qp, ctx.now)) {
         const uint64_t bytes_before = qp.counters.tx_bytes, copies_before = ctx.copies;
         const uint32_t sent = qp::send_requests(ctx, qp, std::min(budget.left, kContendedQuantum));
+        qp.requester.congestion.not_before = 0;
         if (sent == 0) break;
         const uint64_t bytes = qp.counters.tx_bytes - bytes_before;
         const uint64_t spent = cost(sent, bytes) + (ctx.copies - copies_before) * qp::kPacketCost;
@@ -299,7 +310,7 @@ void Engine::Impl::rest(qp::Qp& qp) {
         resting.push_back(&qp);
         forget_timer(ctx, qp);
     } else {
-        qp.has_work = qp.requester.queue.current() != nullptr;
+        qp.has_work = has_unsent(qp);
     }
 }
 void Engine::Impl::look_again(qp::Qp& qp) {
@@ -313,7 +324,7 @@ void Engine::Impl::settle() {
     std::atomic_thread_fence(std::memory_order_seq_cst);
     for (qp::Qp* qp : resting) {
         if (qp::recheck_doorbell(*qp)) {
-            qp->has_work = qp->requester.queue.current() != nullptr;
+            qp->has_work = has_unsent(*qp);
         } else {
             look_again(*qp);
         }

@@ -7,7 +7,7 @@
 namespace roci::sim {
 namespace {
 
-/// A path of eight links. The windows of all rows fit into the largest window, 256 packets.
+/// A path of eight links. The product of bandwidth and round trip fits into the largest window, 256 packets.
 struct Path {
     Nanos round_trip;
     uint64_t bits_per_second;

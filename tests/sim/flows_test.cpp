@@ -39,6 +39,20 @@ TEST(Flows, LossIsRepairedByEachPolicyAndOperation) {
     }
 }
 
+// Nothing is posted after the batch, so only the pacing timer lets the QP continue its repairs.
+TEST(Flows, PacedRepairsContinueAfterTheLastRequest) {
+    FlowOptions o{.depth = 12, .messages = 12, .propagation = 1'250'000};
+    o.policy = cc::Policy::adaptive;
+    o.reports = true;
+    o.switched = true;
+    o.spines = 1;
+    o.limits.first_window = 200;
+    o.output = {.bits_per_second = 200'000'000, .propagation = o.propagation, .buffer = 62'000, .mark = 0};
+    const RunResult r = completed(o, 1);
+    EXPECT_GT(r.frames_lost, 20u);
+    EXPECT_LT(r.time, 260'000'000u) << "it takes about 320 ms if repairs wait for the next report";
+}
+
 TEST(Flows, OvertakenFramesAreKept) {
     for (const abi::WrOpcode opcode : kOperations) {
         SCOPED_TRACE(testing::Message() << "opcode " << int(opcode));

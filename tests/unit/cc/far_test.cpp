@@ -40,6 +40,9 @@ TEST_F(Far, ALossShrinksTheWindowIfPacketsWaitInQueues) {
     now += kPath;
     on_loss(c, s, l, now, kPath);
     EXPECT_NEAR(window(c, l), before * 7 / 10, 2) << "a loss of the same overflow";
+    now += 3 * kPath;
+    on_loss(c, s, l, now, kPath);
+    EXPECT_NEAR(window(c, l), before * 49 / 100, 2) << "a loss of the next overflow";
 }
 
 TEST_F(Far, ManyLossesInARoundTripAreNotChance) {
@@ -65,7 +68,7 @@ uint32_t sent_in_a_round_trip(Controller& c, State& s, const Limits& l, Nanos no
     uint32_t sent = 0;
     for (const Nanos end = now + round_trip; now < end; now = std::max(now + 1000, not_before(c))) {
         const uint32_t burst = begin_turn(c, s, l, {now, 32, false, round_trip});
-        EXPECT_LE(burst, 8u) << "a sixteenth of the window, and at least two packets";
+        EXPECT_LE(burst, 4u) << "what the window permits in 250 us, and what the turn is late";
         on_sent(c, s, l, {now, burst, burst * 4096, round_trip, repairs, false});
         sent += burst;
     }
@@ -101,6 +104,30 @@ TEST_F(Far, AReadThatIsLongerThanTheWindowDelaysByARoundTrip) {
     c.not_before = now;
     on_sent(c, s, l, {now, 1 << 18, 100, kPath, false, true});
     EXPECT_EQ(not_before(c), now + kPath);
+}
+
+TEST_F(Far, RepairsThatDoNotWaitDelayByARoundTrip) {
+    rounds_between(50, kPath + kPath / 4, kPath * 2);
+    s.last = kPath;
+    for (int i = 0; i < 60; ++i) on_sent(c, s, l, {now, 4, 4 * 4096, kPath, true, true});
+    EXPECT_LE(not_before(c), now + kPath);
+}
+
+TEST_F(Far, ALossNeverEnlargesTheWindow) {
+    rounds_between(50, kPath * 2, kPath * 2);
+    c.window = kFraction / 8;
+    on_loss(c, s, l, now, kPath);
+    EXPECT_EQ(c.window, kFraction / 8);
+}
+
+TEST_F(Far, ANearPathKeepsNothingOfTheFarOne) {
+    rounds_between(100, kPath * 2, kPath * 2);
+    ASSERT_TRUE(s.far);
+    s.excused = 9;
+    c.not_before = now + kPath;
+    while (s.far) round(kEmpty, kEmpty);
+    EXPECT_EQ(s.excused, 0);
+    EXPECT_LE(not_before(c), now);
 }
 
 TEST_F(Delay, ShortPathsAreNotPaced) {
