@@ -260,18 +260,10 @@ uint32_t Engine::Impl::serve(qp::Qp& qp, uint32_t most) {
     return sent;
 }
 
-/// Returns true if the requester has a fetched request to send, or a lost packet to send again. The congestion controller may
-/// delay both.
-bool has_unsent(const qp::Qp& qp) { return qp.requester.queue.current() != nullptr || qp.requester.window.repair_due(); }
-
 /// Returns true if a QP that is to be removed can send a posted request now. Returns false for a QP of a tag matching SRQ. Such a
 /// QP sends the READs of rendezvous, whose responses would arrive after the removal of the QP.
-/// Also returns true if only the congestion controller delays the request, because send_last_requests() does not wait for this
-/// time.
-bool Engine::Impl::has_last_requests(const qp::Qp& qp) const {
-    const bool delayed = cc::not_before(qp.requester.congestion) > ctx.now && has_unsent(qp);
-    return qp.tags == nullptr && (delayed || qp::has_requests(ctx, qp));
-}
+/// The congestion controller does not delay last requests.
+bool Engine::Impl::has_last_requests(const qp::Qp& qp) const { return qp.tags == nullptr && qp::has_requests_unpaced(ctx, qp); }
 
 /// Sends the posted requests of a QP that is to be removed. A program may post a last message and then destroy the QP or end. A
 /// NIC would still send this message, because posting passes the message to the NIC. Between two rounds, all removed QPs together
@@ -299,6 +291,10 @@ void Engine::Impl::send_last_requests(qp::Qp& qp) {
         ctx.requesters.charge(qp, ctx.now, sent, bytes);
     }
 }
+
+/// Returns true if the requester has a fetched request to send, or a lost packet to send again. The congestion controller may
+/// delay both.
+bool has_unsent(const qp::Qp& qp) { return qp.requester.queue.current() != nullptr || qp.requester.window.repair_due(); }
 
 /// Called for a requester that leaves the run queue. If all posted requests are fetched, the client must ring the doorbell for
 /// the next post. Otherwise the QP returns to the run queue at once if it can send, or later at an event such as an ACK or a

@@ -417,20 +417,29 @@ void count_sent(Context& ctx, Qp& qp, const SendTurn& turn) {
     bump(ctx.tally(qp).tx_messages, messages);
 }
 
-bool may_send(const Context& ctx, const Qp& qp) {
+bool may_send_some_time(const Qp& qp) {
     const Requester& rq = qp.requester;
-    if (cc::not_before(rq.congestion) > ctx.now) return false;
     if (rq.deadlines.pending(Deadline::rnr) || rq.blocked) return false;
     // In SQD, the requester finishes started messages and starts no new message (IBA 10.3.1.5).
     return qp.state == State::rts || (qp.state == State::sqd && (rq.queue.within_message() || rq.window.repeats()));
+}
+
+bool may_send(const Context& ctx, const Qp& qp) {
+    return cc::not_before(qp.requester.congestion) <= ctx.now && may_send_some_time(qp);
 }
 
 }  // namespace
 
 bool has_requests(const Context& ctx, const Qp& qp) {
     const Requester& rq = qp.requester;
+    const bool repairs = rq.window.repair_due() && !rq.deadlines.pending(Deadline::rnr);
+    return (repairs || cc::not_before(rq.congestion) <= ctx.now) && has_requests_unpaced(ctx, qp);
+}
+
+bool has_requests_unpaced(const Context& ctx, const Qp& qp) {
+    const Requester& rq = qp.requester;
     if (rq.window.repair_due() && !rq.deadlines.pending(Deadline::rnr)) return qp.state == State::rts || qp.state == State::sqd;
-    if (!may_send(ctx, qp)) return false;
+    if (!may_send_some_time(qp)) return false;
     if (rq.queue.all_sent()) return posted(qp) && qp.state == State::rts && rq.queue.length() < qp.spec.sq.depth;
     return may_start(qp, *rq.queue.current(), most_in_flight(ctx, qp));
 }

@@ -28,6 +28,8 @@ void begin_rendezvous(Context& ctx, Qp& qp, const TagEntry& entry, const wire::P
 uint32_t send_requests(Context& ctx, Qp& qp, uint32_t quantum);
 /// Returns true if send_requests() would send a packet now, provided that the port accepts frames.
 bool has_requests(const Context& ctx, const Qp& qp);
+/// Like has_requests(), but also returns true if the congestion controller delays the requests.
+bool has_requests_unpaced(const Context& ctx, const Qp& qp);
 /// Returns true if send_requests() would find nothing to do: all posted requests are sent, and none must be sent again. The
 /// engine calls this function for each QP that remains on the run queue without work.
 inline bool all_requests_sent(const Qp& qp) {

@@ -234,6 +234,35 @@ TEST_F(RcRemoval, TheEndOfASessionSendsTheLastMessage) {
     EXPECT_EQ(first_wrong(b.mr.data(), 3000, 10), -1);
 }
 
+/// On a path with a long round trip, congestion control spreads packets over the round trip. The last messages do not wait.
+struct FarRemoval : PairTest {
+    static constexpr uint32_t kBatch = 32;
+    FarRemoval() : PairTest({.congestion = cc::Policy::adaptive}, {.max_send_wr = 64, .max_recv_wr = 512}) {
+        for (uint32_t h = 0; h < 2; ++h) world.net().link(world.host(h).endpoint(0)).latency = 5'000'000;
+    }
+    void post_batch() {
+        for (uint32_t i = 0; i < kBatch; ++i) ASSERT_TRUE(a.client.post_send(qa, a.send(i, 0, 100)));
+    }
+};
+
+TEST_F(FarRemoval, APacedQpSendsItsLastMessages) {
+    PathOptions path;
+    path.timeout = 17;
+    join(path);
+    for (uint32_t i = 0; i < 11 * kBatch; ++i) b.client.post_recv(qb, i, {b.sge(0, 4096)});
+    for (int i = 0; i < 10; ++i) {
+        post_batch();
+        ASSERT_EQ(a.wait(kBatch).size(), kBatch);
+        ASSERT_EQ(b.wait(kBatch).size(), kBatch);
+    }
+    const size_t before = sent_by(world);
+    post_batch();
+    world.run_for(10'000);
+    ASSERT_LT(sent_by(world), before + kBatch) << "the QP is paced";
+    a.client.destroy_qp(qa);
+    EXPECT_EQ(b.wait(kBatch).size(), kBatch);
+}
+
 /// A QP that is not connected sends nothing, even if its send queue contains requests.
 TEST_F(RcRemoval, AQpBeforeRtsSendsNothing) {
     a.client.to_init(qa);
