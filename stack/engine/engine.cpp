@@ -47,6 +47,10 @@ qp::TurnEnd turn_end(uint32_t worked, bool more) {
     return more ? qp::TurnEnd::interrupted : qp::TurnEnd::finished;
 }
 
+/// Returns true if the requester has a fetched request to send, or a lost packet to send again. The congestion controller may
+/// delay both.
+bool has_unsent(const qp::Qp& qp) { return qp.requester.queue.current() != nullptr || qp.requester.window.repair_due(); }
+
 bool flushing(const qp::Qp& qp) { return qp.state == qp::State::err || qp.state == qp::State::sqe; }
 
 /// Called when a QP becomes idle. Cancels the QP's timer if the QP has no deadline any more, because the timer would only wake
@@ -291,10 +295,6 @@ void Engine::Impl::send_last_requests(qp::Qp& qp) {
         ctx.requesters.charge(qp, ctx.now, sent, bytes);
     }
 }
-
-/// Returns true if the requester has a fetched request to send, or a lost packet to send again. The congestion controller may
-/// delay both.
-bool has_unsent(const qp::Qp& qp) { return qp.requester.queue.current() != nullptr || qp.requester.window.repair_due(); }
 
 /// Called for a requester that leaves the run queue. If all posted requests are fetched, the client must ring the doorbell for
 /// the next post. Otherwise the QP returns to the run queue at once if it can send, or later at an event such as an ACK or a
