@@ -105,7 +105,7 @@ explain() {
    Both figures: $(nproc) CPUs for 3 busy threads (rocid's engine, two programs), load average $(cut -d ' ' -f 1 /proc/loadavg) of other programs included. With fewer
    free CPUs than threads they are the scheduler's more than RDMA's.
    Your own programs: $ROCI run -- PROGRAM ARGS…
-   This build compiles fast and is not optimised as a whole; a release: ./dev release
+   This build compiles fast and lacks whole-program optimisation. ./dev release builds the optimised programs.
 TEXT
 }
 

@@ -67,7 +67,8 @@ struct State {
     uint8_t queued = 0;         ///< delay: the part of the last round trip that was spent in queues, in units of 1/kFraction
     uint8_t samples : 4 = 0;    ///< round trips measured, at most kFewSamples
     uint8_t vain_cuts : 4 = 0;  ///< delay: number of cuts since the last round trip below the target
-    uint8_t excused : 4 = 0;    ///< delay: number of further losses that do not reduce the window; on a far path: of past ones
+    uint8_t excused : 4 = 0;  ///< delay: number of further losses that do not reduce the window; on a far path, of losses in this
+                              ///< round that did not
     bool slow_start : 1 = true;
     bool crowded : 1 = false;          ///< delay: the last round trip was longer than the target
     bool contended : 1 = false;        ///< delay: cuts do not shorten round trips, so long round trips do not reduce the window

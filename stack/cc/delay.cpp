@@ -92,7 +92,7 @@ void yield_too(Controller& c, State& s, const Acked& a) {
     longest_queue(s) = s.queue;
 }
 
-/// Called when a path becomes far or near. Discards what has another meaning there.
+/// Called when the path becomes far or near. Resets the fields that the other kind of path uses differently.
 void change_distance(Controller& c, State& s, Nanos now) {
     s.far = !s.far;
     s.excused = 0;

@@ -6,28 +6,27 @@
 // The packets of a window are spread over the round trip. Otherwise they leave in bursts, because an acknowledgement after a loss
 // acknowledges many packets at once, and a queue that is shorter than such a burst drops a part of it. While a lost packet is not
 // acknowledged, no acknowledgements limit the rate of new packets. The requester then sends one window of them per round trip.
-// Repairs are sent at once, if further requests are posted, and count for the times of the packets after them.
+// If further requests are posted, repairs are sent at once. Each repair delays the packets after it.
 #include "cc/policies.hpp"
 
 namespace roci::cc {
 namespace {
 
-constexpr Nanos kLongestBurst =
-    250'000;                         ///< ns; a timely turn sends what the window permits in this time, or in 1/16 of a round trip
-constexpr uint32_t kLeastBurst = 2;  ///< packets
-constexpr uint32_t kQuarters = 4;    ///< the unit of pace() is 1/kQuarters
+/// A timely turn sends what the window permits in this time (ns) or in 1/16 of a round trip.
+constexpr Nanos kLongestBurst = 250'000;
+constexpr uint32_t kLeastBurst = 2;   ///< packets
+constexpr uint32_t kQuarters = 4;     ///< the unit of pace() is 1/kQuarters
 constexpr uint8_t kSteadyRounds = 8;  ///< number of rounds with an empty queue after which the growth becomes faster
 constexpr uint8_t kMostEmptyRounds = 2 * kSteadyRounds;
-constexpr uint32_t kChanceShift =
-    5;  ///< per 2^kChanceShift packets of the window, one report of a loss in a round trip may be chance
-constexpr uint32_t kMostChances = 15;
+/// One report of a loss per 2^kChanceShift packets of the window and per round trip may be chance, up to kMostChances reports.
+constexpr uint32_t kChanceShift = 5, kMostChances = 15;
 constexpr uint32_t kLeast = kWindowAfterTimeout * kFraction;  ///< smallest window, as with TCP
 
 /// Returns the time in which the window permits what a timely turn sends.
 Nanos burst_time(uint32_t round_trip) { return std::min<Nanos>(kLongestBurst, round_trip / 16); }
 
-/// Returns how late a turn comes. A limit of this time limits the burst after a long delay. If the QP waited for its window, the
-/// turn is not late, and the limit is short.
+/// Returns how late a turn comes. The result has a limit, so that the burst after a long delay is limited. The limit is short if
+/// the last turn filled the window, because the QP then waited for an acknowledgement and not for the CPU.
 Nanos lateness(const Controller& c, const State& s, Nanos now, uint32_t round_trip) {
     const Nanos most = s.waits_for_window ? burst_time(round_trip) : round_trip / 8;
     return now <= c.not_before ? 0 : std::min<Nanos>(now - c.not_before, most);

@@ -417,7 +417,11 @@ void count_sent(Context& ctx, Qp& qp, const SendTurn& turn) {
     bump(ctx.tally(qp).tx_messages, messages);
 }
 
-bool may_send_some_time(const Qp& qp) {
+/// Returns true if a lost packet is to be sent again now. Repairs do not wait for the congestion controller.
+bool may_repair(const Requester& rq) { return rq.window.repair_due() && !rq.deadlines.pending(Deadline::rnr); }
+
+/// Returns true if nothing but the congestion controller can delay the next packet.
+bool may_send_unpaced(const Qp& qp) {
     const Requester& rq = qp.requester;
     if (rq.deadlines.pending(Deadline::rnr) || rq.blocked) return false;
     // In SQD, the requester finishes started messages and starts no new message (IBA 10.3.1.5).
@@ -425,21 +429,20 @@ bool may_send_some_time(const Qp& qp) {
 }
 
 bool may_send(const Context& ctx, const Qp& qp) {
-    return cc::not_before(qp.requester.congestion) <= ctx.now && may_send_some_time(qp);
+    return cc::not_before(qp.requester.congestion) <= ctx.now && may_send_unpaced(qp);
 }
 
 }  // namespace
 
 bool has_requests(const Context& ctx, const Qp& qp) {
     const Requester& rq = qp.requester;
-    const bool repairs = rq.window.repair_due() && !rq.deadlines.pending(Deadline::rnr);
-    return (repairs || cc::not_before(rq.congestion) <= ctx.now) && has_requests_unpaced(ctx, qp);
+    return (may_repair(rq) || cc::not_before(rq.congestion) <= ctx.now) && has_requests_unpaced(ctx, qp);
 }
 
 bool has_requests_unpaced(const Context& ctx, const Qp& qp) {
     const Requester& rq = qp.requester;
-    if (rq.window.repair_due() && !rq.deadlines.pending(Deadline::rnr)) return qp.state == State::rts || qp.state == State::sqd;
-    if (!may_send_some_time(qp)) return false;
+    if (may_repair(rq)) return qp.state == State::rts || qp.state == State::sqd;
+    if (!may_send_unpaced(qp)) return false;
     if (rq.queue.all_sent()) return posted(qp) && qp.state == State::rts && rq.queue.length() < qp.spec.sq.depth;
     return may_start(qp, *rq.queue.current(), most_in_flight(ctx, qp));
 }
@@ -463,7 +466,7 @@ uint32_t send_requests(Context& ctx, Qp& qp, uint32_t quantum) {
     const uint64_t bytes_before = qp.counters.tx_bytes;
     quantum = cc::begin_turn(rq.congestion, qp.adaptation, ctx.limits(qp),
                              {ctx.now, quantum, !rq.window.awaits_answer(), rq.round_trip.smoothed()});
-    if (rq.window.repair_due() && !rq.deadlines.pending(Deadline::rnr)) [[unlikely]]
+    if (may_repair(rq)) [[unlikely]]
         sent = send_repairs(ctx, qp, quantum);
     const uint32_t repairs = sent;
     const Psn first_new = rq.window.next();

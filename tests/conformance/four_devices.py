@@ -1,20 +1,13 @@
 """Four devices that share a pool of frame buffers, while frames are lost. The engine keeps received frames behind the lost ones. If it
 kept too many buffers, a device could not receive the missing frame any more."""
 import concurrent.futures
-import json
-import subprocess
 
 import lab
-from lab import REPO, ROCI, Failure
+from lab import REPO, Failure
 from pairs import Pair, run_pair
 
 CONFIG = REPO / 'tests/conformance/four_devices.toml'
 PATHS = (('roci0', 'roci1'), ('roci2', 'roci3'))
-
-
-def counters(rocid):
-    done = subprocess.run([ROCI, 'status', '--json', '--socket', rocid.socket], capture_output=True, text=True, timeout=30, check=True)
-    return json.loads(done.stdout)['host']['engines'][0]['counters']
 
 
 def both_loopbacks_lose_frames(rocid, gids):
@@ -24,7 +17,7 @@ def both_loopbacks_lose_frames(rocid, gids):
             runs = [pool.submit(run_pair, rocid, Pair(*command, path=path, limit=120), gids, True) for path in PATHS]
             for run in runs:
                 run.result()
-    found = counters(rocid)
+    found = rocid.status()['host']['engines'][0]['counters']
     if found['reorder_kept'] < 1000:
         raise Failure(f'only {found["reorder_kept"]} frames were kept')
     if found['reorder_held'] != 0:

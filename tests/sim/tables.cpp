@@ -29,7 +29,8 @@ void expect_table(const std::string& name, const std::string& now) {
     std::ifstream in(file);
     std::ostringstream stored;
     stored << in.rdbuf();
-    EXPECT_EQ(stored.str(), now) << file << " is another: if the change is meant, write it with ROCI_WRITE_TABLES=1";
+    EXPECT_EQ(stored.str(), now)
+        << file << " differs from the measured table. If the change is intended, store the table with ROCI_WRITE_TABLES=1";
 }
 
 }  // namespace roci::sim
