@@ -3,18 +3,15 @@
 #include <cstring>
 
 #include "qp/reorder.hpp"
+#include "qp/request_frame.hpp"
 #include "qp/roles.hpp"
-#include "wire/ip_checksum.hpp"
 
 namespace roci::qp {
 namespace {
 
 using abi::WcStatus;
-
-/// The part of a record that is sent in one packet. A READ request uses the PSNs of its responses.
-struct PacketPart {
-    uint32_t packet = 0, psns = 1;
-};
+using frames::Begun;
+using frames::PacketPart;
 
 /// Returns the number of additional packets that may be in flight during a repair with a window that adapts to the network.
 /// Packets behind the lost one arrive but are not acknowledged, so the link would be idle without additional packets. Returns 0
@@ -48,94 +45,6 @@ uint32_t most_in_flight(const Context& ctx, const Qp& qp) {
     return !beyond || !rq.credit_probe;
 }
 
-wire::Operation operation_at(const WorkInfo& info, const SendRecord& r, uint32_t packet) {
-    if (r.packets == 1) return info.only;
-    if (packet == 0) return info.first;
-    return packet + 1 == r.packets ? info.last : info.middle;
-}
-
-SgeList sges_of(const Context& ctx, const Qp& qp, const abi::SendWqe& w) {
-    return {ctx, qp.spec.pd, {reinterpret_cast<const abi::Sge*>(&w + 1), w.num_sge}};
-}
-
-/// Copies `length` bytes of the message, from position `offset` on, into the frame. Returns false if the memory cannot be read.
-[[gnu::always_inline]] inline bool gather(const Context& ctx, const Qp& qp, const abi::SendWqe& w, uint64_t offset, uint8_t* out,
-                                          uint32_t length) {
-    if (w.opcode == abi::WrOpcode::atomic_write) {
-        std::memcpy(out, &w.compare_add, length);
-        return true;
-    }
-    const auto* tail = reinterpret_cast<const std::byte*>(&w + 1);
-    if ((w.send_flags & abi::kSendInline) != 0) {
-        std::memcpy(out, tail + offset, length);
-        return true;
-    }
-    return sges_of(ctx, qp, w).gather(offset, out, length);
-}
-
-/// Returns true if the packet's payload is an unchanged copy of the program's memory.
-bool from_memory(const abi::SendWqe& w) {
-    return w.opcode != abi::WrOpcode::atomic_write && (w.send_flags & (abi::kSendInline | abi::kSendIpCsum)) == 0;
-}
-
-/// Completes a frame whose payload has been written. Fills in the IP checksums inside the payload if requested, then adds
-/// padding and the ICRC. Returns the frame's length.
-[[gnu::always_inline]] inline uint32_t seal(const abi::SendWqe& w, uint8_t* start, const wire::PathTemplate& path,
-                                            uint8_t* payload, uint32_t length) {
-    if ((w.send_flags & abi::kSendIpCsum) != 0) wire::fill_ip_checksums(payload, length);
-    return wire::finish_frame(start, path, payload, length);
-}
-
-/// Adds the payload and the ICRC behind the headers. Returns the frame's length, or 0 if the memory cannot be read directly.
-[[gnu::always_inline]] inline uint32_t finish(const Context& ctx, const Qp& qp, const abi::SendWqe& w, uint64_t offset,
-                                              uint8_t* start, const wire::PathTemplate& path, uint8_t* payload, uint32_t length) {
-    if (wire::copies_with_icrc(length) && from_memory(w)) {
-        const mem::InPlace from = sges_of(ctx, qp, w).in_place(offset, length);
-        if (from.data != nullptr) {
-            const uint32_t bytes = wire::finish_frame_from(start, path, payload, from.data, length);
-            return from.intact() ? bytes : 0;
-        }
-    }
-    if (length != 0 && !gather(ctx, qp, w, offset, payload, length)) return 0;
-    return seal(w, start, path, payload, length);
-}
-
-/// Fills in the RETH of a READ request for the packets of `part`. A repeated request covers all data from the first missing
-/// byte on, or only the missing packets. All requests for a packet get responses with the same PSN (C9-148).
-void fill_read(const Qp& qp, const abi::SendWqe& w, const SendRecord& r, PacketPart part, wire::TransportHeaders& h) {
-    const uint64_t offset = uint64_t(part.packet) << qp.mtu_shift;
-    const uint64_t end = std::min<uint64_t>(uint64_t(part.packet + part.psns) << qp.mtu_shift, r.length);
-    h.va = w.remote_addr + offset;
-    h.rkey = Key{w.rkey};
-    h.dma_length = uint32_t(end - offset);
-}
-
-[[gnu::always_inline]] inline void fill_headers(const Qp& qp, const abi::SendWqe& w, const SendRecord& r, PacketPart part,
-                                                wire::TransportHeaders& h) {
-    const uint32_t packet = part.packet;
-    const WorkInfo& info = work_info(w.opcode);
-    h.opcode = wire::make_opcode(service_of(qp.spec.type), operation_at(info, r, packet));
-    h.dest_qp = qp.dest;
-    h.psn = r.first_psn + packet;
-    const bool last = packet + 1 >= r.packets || r.kind == WorkKind::read;
-    h.solicited = last && (w.send_flags & abi::kSendSolicited) != 0;
-    // Every XRC request carries the number of an SRQ (annex A14).
-    h.xrc_srqn = r.kind == WorkKind::atomic ? w.atomic_srqn : uint32_t(w.remote_srqn);
-    h.imm_be = w.imm_or_inv;
-    h.invalidate = Key{w.imm_or_inv};
-    if (r.kind == WorkKind::read) return fill_read(qp, w, r, part, h);
-    h.va = w.remote_addr;
-    h.rkey = Key{w.rkey};
-    h.dma_length = r.length;
-    h.flush = w.flush;
-    if (w.opcode == abi::WrOpcode::atomic_cmp_swp) {
-        h.swap_add = w.swap;
-        h.compare = w.compare_add;
-    } else {
-        h.swap_add = w.compare_add;
-    }
-}
-
 /// Returns true if the packet must carry an ACK request. The last packet of each message, the last packet that the window
 /// permits and each packet of a narrow window request an ACK. Other packets request an ACK at intervals. If the window adapts
 /// to the network, an interval is at most a quarter of the window, so that the link does not become idle. ACK requests cost
@@ -155,47 +64,10 @@ enum class AckRequest : uint8_t { no, yes, if_due };
 
 /// State that lasts from one packet to the next within the QP's turn (run_queue.hpp).
 struct SendTurn {
-    const SendRecord* message = nullptr;  ///< the message to which `headers` belongs
-    wire::RepeatedHeaders headers;        ///< headers of the message's Middle packets
-    uint32_t uncounted = 0;               ///< index of the first WQE that is not counted in tx_messages yet
-    uint32_t most = 0;                    ///< most_in_flight(); constant within a turn, because ACKs arrive between turns
+    frames::RepeatedFrame middle;
+    uint32_t uncounted = 0;  ///< index of the first WQE that is not counted in tx_messages yet
+    uint32_t most = 0;       ///< most_in_flight(); constant within a turn, because ACKs arrive between turns
 };
-
-/// A frame with its headers. `path` is nullptr if the work request refers to no valid path.
-struct Begun {
-    uint8_t *start = nullptr, *payload = nullptr;
-    const wire::PathTemplate* path = nullptr;
-};
-
-/// Inlined into transmit(), because a call costs 45 instructions per short message.
-[[gnu::always_inline]] inline Begun begin(Context& ctx, Qp& qp, const SendRecord& r, PacketPart part, uint32_t length,
-                                          bool ack_request, io::TxFrame& frame) {
-    const abi::SendWqe& w = wqe(r);
-    wire::TransportHeaders h;
-    fill_headers(qp, w, r, part, h);
-    h.ack_request = ack_request;
-    Begun b;
-    b.path = qp.spec.type == Type::ud ? address_datagram(ctx, qp, w, h) : &qp.path;
-    if (b.path == nullptr) return b;
-    if (h.dest_qp.value == io::kMulticastQpn && qp.spec.type == Type::ud) [[unlikely]]
-        count_copies(ctx, w);
-    b.start = Outbox::place(frame, wire::header_bytes(*b.path, h.opcode));
-    b.payload = wire::begin_frame(b.start, *b.path, h, length);
-    return b;
-}
-
-/// Starts the frame of a Middle packet. Builds the headers only for the first Middle packet of a message, then copies them.
-[[gnu::noinline]] Begun begin_middle(Context& ctx, Qp& qp, const SendRecord& r, PacketPart part, bool ack_request,
-                                     io::TxFrame& frame, SendTurn& turn) {
-    if (turn.message != &r) {
-        const Begun b = begin(ctx, qp, r, part, qp.mtu, ack_request, frame);
-        wire::keep_headers(turn.headers, b.start, *b.path, b.payload);
-        turn.message = &r;
-        return b;
-    }
-    uint8_t* start = Outbox::place(frame, turn.headers.length);
-    return {start, wire::repeat_headers(start, turn.headers, r.first_psn + part.packet, ack_request), &qp.path};
-}
 
 /// Completes the frame of a packet whose payload must be fetched from slow memory (mem/slow_memory.hpp). The last packet of the
 /// fetched part requests an ACK, so that the ACK timeout does not expire while the next part is fetched.
@@ -203,7 +75,7 @@ struct Begun {
                                                 bool& ack_request, io::TxFrame& frame, Begun& b, uint32_t& bytes) {
     const abi::SendWqe& w = wqe(r);
     const uint64_t offset = uint64_t(part.packet) << qp.mtu_shift;
-    const Staged staged = stage_payload(ctx, qp, sges_of(ctx, qp, w), r.ssn, offset, length, r.length);
+    const Staged staged = stage_payload(ctx, qp, frames::sges_of(ctx, qp, w), r.ssn, offset, length, r.length);
     if (staged.result == Staged::Result::refused) {
         r.fault = WcStatus::loc_prot_err;
         return Step::fault;
@@ -213,9 +85,9 @@ struct Begun {
         return Step::wait;
     }
     ack_request = ack_request || (staged.ends && !unacknowledged(qp.spec.type));
-    b = begin(ctx, qp, r, part, length, ack_request, frame);
+    b = frames::begin(ctx, qp, r, part, length, ack_request, frame);
     std::memcpy(b.payload, staged.bytes, length);
-    bytes = seal(w, b.start, *b.path, b.payload, length);
+    bytes = frames::seal(w, b.start, *b.path, b.payload, length);
     return Step::done;
 }
 
@@ -250,14 +122,14 @@ void measure(const Context& ctx, Qp& qp, Psn psn) {
 
     bool ack_request = request == AckRequest::yes || (request == AckRequest::if_due && ask_for_ack(ctx, rq, turn.most, last));
     const bool inner = part.packet != 0 && !last;
-    if (!inner) turn.message = nullptr;  // the next message's record may have the same address
-    Begun b =
-        inner ? begin_middle(ctx, qp, r, part, ack_request, *frame, turn) : begin(ctx, qp, r, part, length, ack_request, *frame);
+    if (!inner) turn.middle.message = nullptr;  // the next message's record may have the same address
+    Begun b = inner ? frames::begin_middle(ctx, qp, r, part, ack_request, *frame, turn.middle)
+                    : frames::begin(ctx, qp, r, part, length, ack_request, *frame);
     if (b.path == nullptr) {
         r.fault = WcStatus::loc_qp_op_err;
         return Step::fault;
     }
-    uint32_t bytes = finish(ctx, qp, w, offset, b.start, *b.path, b.payload, length);
+    uint32_t bytes = frames::finish(ctx, qp, w, offset, b.start, *b.path, b.payload, length);
     if (bytes == 0) [[unlikely]] {
         const Step step = finish_slowly(ctx, qp, r, part, length, ack_request, *frame, b, bytes);
         if (step != Step::done) return step;
