@@ -183,7 +183,11 @@ public:
         join();
     }
     void act() override {
-        for (uint32_t side : {0u, 1u}) programs_[side]->act(*programs_[1 - side]);
+        const bool rests = finished() && world().now() >= next_;  // other loads of the world may need seconds
+        for (uint32_t side : {0u, 1u}) {
+            Program &program = *programs_[side], &peer = *programs_[1 - side];
+            rests ? program.poll(peer) : program.act(peer);
+        }
         if (finished() || world().now() < next_) return;
         // Clang accepts these functions only in a function of the class, where the class is complete.
         using Step = void (*)(Endings&);
