@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstring>
 
 #include "base/bytes.hpp"
@@ -67,6 +68,11 @@ FaultPort::FaultPort(io::Port& inner, const FaultSpec& spec, const TimeSource& c
     : inner_(inner), spec_(spec), clock_(clock), state_(seed_state(spec.seed)) {
     held_.reserve(kMaxHeld);
     out_.reserve(2 * (kMaxHeld + kMaxBurst));
+    const double probabilities[kFaults] = {spec.drop, spec.ecn, spec.duplicate, spec.corrupt, spec.reorder};
+    for (uint8_t f = 0; f < kFaults; ++f) {
+        scales_[f] = 1 / std::log1p(-probabilities[f]);
+        gaps_[f] = probabilities[f] > 0 ? draw_gap(Fault(f)) : UINT64_MAX;
+    }
 }
 
 FaultPort::~FaultPort() {
@@ -84,7 +90,25 @@ uint64_t FaultPort::random() {  // xoroshiro128+
     return result;
 }
 
-bool FaultPort::chance(double p) { return p > 0 && double(random() >> 11) * 0x1p-53 < p; }
+/// Returns a random number in [0, 1).
+double FaultPort::fraction() { return double(random() >> 11) * 0x1p-53; }
+
+/// Draws the number of frames before the next frame that has the fault. If each frame has the fault with the same probability,
+/// this number has a geometric distribution. One random number per fault, not per frame, keeps the port cheap.
+uint64_t FaultPort::draw_gap(Fault fault) {
+    constexpr double kMost = 0x1p62;
+    return uint64_t(std::min(std::log1p(-fraction()) * scales_[fault], kMost));
+}
+
+/// Returns true if the next frame has the fault.
+bool FaultPort::hits(Fault fault) {
+    if (gaps_[fault] != 0) [[likely]] {
+        --gaps_[fault];
+        return false;
+    }
+    gaps_[fault] = draw_gap(fault);
+    return true;
+}
 
 unsigned FaultPort::rx_burst(io::RxFrame* frames, unsigned max) {
     if (!held_.empty()) release_due(clock_.now());
@@ -99,26 +123,44 @@ unsigned FaultPort::tx_burst(io::TxFrame* frames, unsigned count) {
     unsigned taken = 0;
     // If the inner port is full, or if too many frames are held back, the caller keeps the remaining frames, to which no faults
     // were applied.
-    while (taken < count && out_.size() < kMaxBurst && held_.size() < kMaxHeld - 1) offer(frames[taken++], now);
+    while (taken < count && out_.size() < kMaxBurst && held_.size() < kMaxHeld - 1) {
+        const auto clean = unsigned(std::min<uint64_t>(*std::min_element(gaps_.begin(), gaps_.end()), count - taken));
+        if (clean == 0 || spec_.delay > 0 || !held_.empty() || !out_.empty()) {
+            offer(frames[taken++], now);
+            continue;
+        }
+        const unsigned sent = forward(frames + taken, clean);
+        taken += sent;
+        if (sent < clean) break;
+    }
     flush();
     return taken;
 }
 
+/// Sends frames that have no fault. Returns the number of frames that the inner port has accepted.
+unsigned FaultPort::forward(io::TxFrame* frames, unsigned count) {
+    const unsigned sent = inner_.tx_burst(frames, count);
+    for (uint64_t& gap : gaps_) gap -= sent;
+    passed_ += sent;
+    bump(counts_.offered, sent);
+    bump(counts_.sent, sent);
+    return sent;
+}
+
 void FaultPort::offer(io::TxFrame f, Nanos now) {
     bump(counts_.offered);
-    if (chance(spec_.drop)) {
+    if (hits(kDrop)) {
         bump(counts_.dropped);
         inner_.tx_free(&f, 1);
         return;
     }
-    if (chance(spec_.ecn)) mark(f);
-    if (chance(spec_.duplicate)) duplicate(f, now);
-    if (chance(spec_.corrupt)) corrupt(f);
-    if (spec_.delay == 0 && !chance(spec_.reorder)) return pass(f, now);
+    if (hits(kEcn)) mark(f);
+    if (hits(kDuplicate)) duplicate(f, now);
+    if (hits(kCorrupt)) corrupt(f);
+    if (spec_.delay == 0 && !hits(kReorder)) return pass(f, now);
     if (spec_.delay > 0) {
         bump(counts_.delayed);
-        held_.push_back(
-            {f, now + spec_.delay + (chance(spec_.reorder) ? (bump(counts_.reordered), kReorderTimeout) : 0), kNever});
+        held_.push_back({f, now + spec_.delay + (hits(kReorder) ? (bump(counts_.reordered), kReorderTimeout) : 0), kNever});
         return;
     }
     bump(counts_.reordered);

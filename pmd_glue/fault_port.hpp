@@ -8,8 +8,8 @@
 #include <iterator>
 #include <vector>
 
-#include "io/port.hpp"
 #include "base/time_source.hpp"
+#include "io/port.hpp"
 
 namespace roci::pmd {
 
@@ -69,7 +69,11 @@ private:
         Nanos due = 0;       ///< latest time at which the frame is sent
         uint64_t after = 0;  ///< the frame is sent before `due` when passed_ reaches this number
     };
-    bool chance(double p);
+    enum Fault : uint8_t { kDrop, kEcn, kDuplicate, kCorrupt, kReorder, kFaults };
+    uint64_t draw_gap(Fault fault);
+    bool hits(Fault fault);
+    unsigned forward(io::TxFrame* frames, unsigned count);
+    double fraction();
     uint64_t random();
     void offer(io::TxFrame f, Nanos now);
     void corrupt(io::TxFrame& f);
@@ -83,6 +87,8 @@ private:
     const FaultSpec spec_;
     const TimeSource& clock_;
     std::array<uint64_t, 2> state_;
+    std::array<double, kFaults> scales_;    ///< by fault: 1 / log(1 - probability), from which draw_gap() computes a gap
+    std::array<uint64_t, kFaults> gaps_{};  ///< by fault: number of frames before the next frame that has the fault
     FaultCounts counts_;
     uint64_t passed_ = 0;           ///< number of frames that pass() moved to `out_`; Held::after refers to it
     std::vector<Held> held_;        ///< delayed and reordered frames, in order of arrival

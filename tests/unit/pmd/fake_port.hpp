@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "io/port.hpp"
 #include "base/time_source.hpp"
+#include "io/port.hpp"
 
 namespace roci::pmd {
 
@@ -106,6 +106,20 @@ inline bool offer(io::Port& port, const std::string& bytes) {
     if (port.tx_burst(&f, 1) == 1) return true;
     port.tx_free(&f, 1);
     return false;
+}
+/// Allocates, fills and sends `count` frames with numbers from `first` on, in one burst. Frees the frames that the port refuses.
+/// Returns the number of frames that the port has taken.
+inline unsigned offer_burst(io::Port& port, uint32_t first, unsigned count) {
+    std::vector<io::TxFrame> frames(count);
+    if (port.tx_alloc(frames.data(), count) != count) return 0;
+    for (unsigned i = 0; i < count; ++i) {
+        const std::string bytes = frame_to(2, first + i);
+        std::memcpy(frames[i].data, bytes.data(), bytes.size());
+        frames[i].length = uint32_t(bytes.size());
+    }
+    const unsigned taken = port.tx_burst(frames.data(), count);
+    port.tx_free(frames.data() + taken, count - taken);
+    return taken;
 }
 /// Receives and frees all frames in bursts of at most `burst`. Returns their numbers.
 inline std::vector<uint32_t> receive_all(io::Port& p, unsigned burst = 8) {

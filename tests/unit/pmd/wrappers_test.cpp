@@ -156,7 +156,7 @@ TEST_F(Faults, DelayKeepsOrderAndTimeAndIsBounded) {
 }
 
 TEST_F(Faults, WhatTheWireRefusesIsKeptAndSentLaterInOrder) {
-    FaultPort p(wire, {.drop = 0.001}, time);
+    FaultPort p(wire, {.drop = 0.001, .duplicate = 1}, time);
     wire.accept_limit = 0;
     uint32_t taken = 0;
     while (taken < 5000 && offer(p, frame_to(kOtherLast, taken))) ++taken;
@@ -165,9 +165,32 @@ TEST_F(Faults, WhatTheWireRefusesIsKeptAndSentLaterInOrder) {
     wire.accept_limit = -1;
     io::RxFrame f;
     p.rx_burst(&f, 1);
-    EXPECT_EQ(wire.sent.size() + p.counts().dropped, taken);
-    for (size_t i = 1; i < wire.sent.size(); ++i) EXPECT_LT(number_of(wire.sent[i - 1]), number_of(wire.sent[i]));
+    EXPECT_EQ(wire.sent.size(), 2 * (taken - p.counts().dropped));
+    for (size_t i = 1; i < wire.sent.size(); ++i) EXPECT_LE(number_of(wire.sent[i - 1]), number_of(wire.sent[i]));
     EXPECT_EQ(wire.outstanding_tx(), 0u);
+}
+
+TEST_F(Faults, FramesWithoutFaultThatTheWireRefusesStayWithTheCaller) {
+    FaultPort p(wire, {.drop = 1e-9}, time);
+    wire.accept_limit = 3;
+    EXPECT_EQ(offer_burst(p, 0, 10), 3u);
+    EXPECT_EQ(p.counts().offered, 3u);
+    EXPECT_EQ(p.counts().sent, 3u);
+    wire.accept_limit = -1;
+    EXPECT_EQ(offer_burst(p, 3, 10), 10u);
+    for (uint32_t i = 0; i < 13; ++i) EXPECT_EQ(number_of(wire.sent[i]), i);
+    EXPECT_EQ(wire.outstanding_tx(), 0u);
+}
+
+TEST_F(Faults, FaultsDoNotDependOnTheSizeOfBursts) {
+    const auto run = [&](uint32_t burst) {
+        FakePort w;
+        FaultPort p(w, {.seed = 5, .drop = 0.05, .corrupt = 0.02, .reorder = 0.02, .duplicate = 0.02}, time);
+        for (uint32_t i = 0; i < 3200; i += burst) EXPECT_EQ(offer_burst(p, i, burst), burst);
+        return w.sent;
+    };
+    EXPECT_EQ(run(1), run(64));
+    EXPECT_EQ(run(1), run(5));
 }
 
 TEST_F(Faults, EverythingAtOnceBalancesTheBooksAndEndsClean) {
