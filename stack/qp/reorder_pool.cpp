@@ -55,15 +55,23 @@ KeptFrame* ReorderPool::keep(const wire::Packet& p, uint32_t has, Arrival& arriv
     return kept;
 }
 
-void ReorderPool::give_back(KeptFrame* frame) noexcept {
+void ReturnedFrames::add(KeptFrame* frame) noexcept {
     if (frame->copy != nullptr) {
-        copies_.give_back(frame->copy);
+        pool_.copies_.give_back(frame->copy);
     } else {
-        Lender& lender = lenders_[frame->port];
-        lender.port->rx_free(&frame->lent, 1);
-        ++lender.left;
+        if (count_ == kBurst || frame->port != port_) flush();
+        port_ = frame->port;
+        frames_[count_++] = frame->lent;
     }
-    frames_.give_back(frame);
+    pool_.frames_.give_back(frame);
+}
+
+void ReturnedFrames::flush() noexcept {
+    if (count_ == 0) return;
+    ReorderPool::Lender& lender = pool_.lenders_[port_];
+    lender.port->rx_free(frames_.data(), count_);
+    lender.left += count_;
+    count_ = 0;
 }
 
 KeptFrame** ReorderPool::take_places() {

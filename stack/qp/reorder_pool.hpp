@@ -69,7 +69,6 @@ public:
     /// cannot be kept, counts the reason and returns nullptr. `has` is the number of frames of the same direction (requests or
     /// responses) that the QP keeps already.
     KeptFrame* keep(const wire::Packet& p, uint32_t has, Arrival& arrival);
-    void give_back(KeptFrame* frame) noexcept;
     /// Allocates an empty table of pointers to frames for one direction of a QP. Returns nullptr if memory is exhausted.
     KeptFrame** take_places();
     void give_back(KeptFrame** places) noexcept { places_.give_back(places); }
@@ -91,6 +90,7 @@ public:
     bool take_counted() { return std::exchange(counted_, false); }
 
 private:
+    friend class ReturnedFrames;
     struct Lender {
         io::Port* port;
         uint32_t left;  ///< number of frames that the port still lends
@@ -107,6 +107,24 @@ private:
     size_t capacity_;              ///< in frames
     std::vector<Lender> lenders_;  ///< by port
     Slab frames_, copies_, places_, reorders_;
+};
+
+/// Returns kept frames to the pool, and lent frames to their ports in bursts, because a port needs less time per frame for a
+/// burst. The destructor returns the last burst.
+class ReturnedFrames {
+public:
+    explicit ReturnedFrames(ReorderPool& pool) : pool_(pool) {}
+    ReturnedFrames(const ReturnedFrames&) = delete;
+    ~ReturnedFrames() { flush(); }
+    void add(KeptFrame* frame) noexcept;
+
+private:
+    static constexpr uint32_t kBurst = 32;
+    void flush() noexcept;
+
+    ReorderPool& pool_;
+    uint32_t port_ = 0, count_ = 0;
+    std::array<io::RxFrame, kBurst> frames_;
 };
 
 /// A frame that was reported as missing and has arrived since. If the frame arrives a second time, the first copy was only

@@ -37,12 +37,14 @@ struct LendingPort final : io::Port {
     unsigned rx_burst(io::RxFrame*, unsigned) override { return 0; }
     void rx_free(io::RxFrame* frames, unsigned count) override {
         for (unsigned i = 0; i < count; ++i) returned.push_back(frames[i].cookie);
+        ++bursts;
     }
     unsigned tx_alloc(io::TxFrame*, unsigned) override { return 0; }
     unsigned tx_burst(io::TxFrame*, unsigned) override { return 0; }
     void tx_free(io::TxFrame*, unsigned) override {}
-    uint32_t lends() const override { return 2; }
+    uint32_t lends() const override { return lent; }
     std::vector<void*> returned;
+    uint32_t lent = 2, bursts = 0;
 };
 
 TEST_F(ReorderPoolTest, APortLendsNoMoreFramesThanItSays) {
@@ -58,13 +60,36 @@ TEST_F(ReorderPoolTest, APortLendsNoMoreFramesThanItSays) {
         EXPECT_EQ(arrival.frame == nullptr, i < 2) << "the third frame is copied";
         EXPECT_EQ(kept.back()->packet.frame == bytes.data(), i < 2);
     }
-    for (KeptFrame* k : kept) pool.give_back(k);
+    for (KeptFrame* k : kept) ReturnedFrames(pool).add(k);
     EXPECT_EQ(port.returned, (std::vector<void*>{&bytes[0], &bytes[1]}));
     const io::RxFrame again{bytes.data(), uint32_t(bytes.size()), nullptr};
     Arrival arrival{&again, 0};
     KeptFrame* k = pool.keep(packet(9), 0, arrival);
     EXPECT_EQ(arrival.frame, nullptr) << "the returned frames are lent again";
-    pool.give_back(k);
+    ReturnedFrames(pool).add(k);
+    EXPECT_EQ(pool.in_use(), 0u);
+}
+
+TEST_F(ReorderPoolTest, EachPortGetsItsFramesBackInBursts) {
+    LendingPort left, right;
+    left.lent = right.lent = 64;
+    std::array<io::Port*, 2> ports{&left, &right};
+    ReorderPool pool(HeapChunks::instance(), limits(64, 400), ports);
+    std::vector<KeptFrame*> kept;
+    for (uint32_t i = 0; i < 50; ++i) {
+        const io::RxFrame frame{bytes.data(), uint32_t(bytes.size()), nullptr};
+        Arrival arrival{&frame, i < 40 ? 0u : 1u};
+        kept.push_back(pool.keep(packet(i), 0, arrival));
+        ASSERT_EQ(arrival.frame, nullptr);
+    }
+    {
+        ReturnedFrames returned(pool);
+        for (KeptFrame* k : kept) returned.add(k);
+    }
+    EXPECT_EQ(left.returned.size(), 40u);
+    EXPECT_EQ(left.bursts, 2u);
+    EXPECT_EQ(right.returned.size(), 10u);
+    EXPECT_EQ(right.bursts, 1u);
     EXPECT_EQ(pool.in_use(), 0u);
 }
 
@@ -79,7 +104,7 @@ TEST_F(ReorderPoolTest, ACopyIsIndependentOfTheFrame) {
     EXPECT_EQ(k->packet.payload[1], 7);
     EXPECT_EQ(k->packet.payload - k->packet.frame, 58);
     EXPECT_EQ(k->packet.l3 - k->packet.frame, 14);
-    pool.give_back(k);
+    ReturnedFrames(pool).add(k);
     EXPECT_EQ(pool.in_use(), 0u);
 }
 
@@ -111,7 +136,7 @@ TEST_F(ReorderPoolTest, EverybodyHasAShareAndNobodyHasItAll) {
     EXPECT_EQ(has, (std::vector<uint32_t>{200, 160, 128, 102, 82, 65, 52, 42}));
     EXPECT_EQ(pool.counters().share, 8u);
     EXPECT_EQ(pool.counters().no_memory, 0u);
-    for (KeptFrame* k : all) pool.give_back(k);
+    for (KeptFrame* k : all) ReturnedFrames(pool).add(k);
 }
 
 TEST_F(ReorderPoolTest, NeverMoreThanItsCapacity) {
@@ -121,7 +146,7 @@ TEST_F(ReorderPoolTest, NeverMoreThanItsCapacity) {
     EXPECT_EQ(all.size(), 10u);
     EXPECT_EQ(pool.in_use(), pool.capacity());
     EXPECT_GT(pool.counters().no_memory, 0u);
-    for (KeptFrame* k : all) pool.give_back(k);
+    for (KeptFrame* k : all) ReturnedFrames(pool).add(k);
 }
 
 TEST_F(ReorderPoolTest, PlacesAreEmptyHoweverTheyWereLeft) {
@@ -153,7 +178,7 @@ TEST_F(ReorderPoolTest, HolesAreFoundAcrossTheEndOfThePsns) {
     EXPECT_EQ(hole_from(b, 16, Psn(2)).length, 0u) << "nothing is missing before the last one";
     EXPECT_EQ(hole_from(b, 16, Psn(9)).length, 0u) << "behind the last one";
     for (uint32_t i = 0; i < 16; ++i)
-        if (b.places[i] != nullptr) pool.give_back(b.places[i]);
+        if (b.places[i] != nullptr) ReturnedFrames(pool).add(b.places[i]);
     pool.give_back(b.places);
 }
 
