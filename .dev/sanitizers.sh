@@ -1,16 +1,51 @@
 # Builds with sanitizers. ASan and UBSan check the unit tests, the simulator and the fuzzers. UBSan alone checks memory registration. TSan checks rings, lcores,
 # memory windows and the client library.
 
-# build_and_test FOLDER SANITIZERS TESTS-BELOW…: builds the tests below the folders TESTS-BELOW in the build folder FOLDER with SANITIZERS, and runs these tests.
-# The code under test is compiled in groups of sources, because CI builds these folders from nothing, which takes less time with groups.
-build_and_test() {
-    local folder="$1" sanitizers="$2" targets
-    shift 2
-    configure "$folder" "${FOR_TESTS[@]}" -Dgrouped=true "-Db_sanitize=$sanitizers" -Db_lundef=false -Doptimization=1
-    targets="$(python3 .dev/tests_below.py "$folder" --targets "$@")"
+# The builds: sanitizers, and folders of the tests. A folder after "-" is left out. Tests of memory registration run without ASan. They move whole pages of
+# their process, and these pages would contain redzones of ASan. They also measure the memory of the machine, lock pages (with ASan, mlock does nothing) and
+# handle faults. The tables compare figures, and sim_tables takes up to 15 minutes with ASan. sim_flows runs the same kinds of flows in their place.
+declare -A SANITIZERS=([asan]=address,undefined [ubsan]=undefined [tsan]=thread)
+declare -A SANITIZED=(
+    [asan]="tests/unit tests/sim tests/fuzz -tests/sim/sim_tables -tests/sim/sim_far_tables
+            -tests/unit/client/memory -tests/unit/client/symbols.sh -tests/unit/client/releases.py"
+    [ubsan]="tests/unit/client/memory"
+    [tsan]="tests/unit/rings tests/unit/pmd/unit_pmd_lcore tests/unit/mem"
+)
+
+# build_sanitized NAME: builds the programs of SANITIZED[NAME] in the build folder for NAME. The code under test is compiled in groups of sources, because CI
+# builds these folders from nothing, which takes less time with groups.
+build_sanitized() {
+    local folder="$BUILD-$1" targets
+    configure "$folder" "${FOR_TESTS[@]}" -Dgrouped=true "-Db_sanitize=${SANITIZERS[$1]}" -Db_lundef=false -Doptimization=1
+    # shellcheck disable=SC2086
+    targets="$(python3 .dev/tests_below.py "$folder" --targets ${SANITIZED[$1]})"
     # shellcheck disable=SC2086
     ninja -C "$folder" $targets
-    run_meson_tests "$folder" "$@"
+}
+
+build_and_test() {
+    build_sanitized "$1"
+    # shellcheck disable=SC2086
+    run_meson_tests "$BUILD-$1" ${SANITIZED[$1]}
+}
+
+# build_ahead: starts the builds with sanitizers in the background, for the time of steps that mostly wait. The builds get only CPU time that no other process
+# wants (SCHED_IDLE; Linux may give a session its own share of the CPUs, so this session asks for the smallest). Errors do not matter here, because the steps of
+# the sanitizers build again.
+BUILDS_AHEAD=""
+build_ahead() {
+    setsid chrt --idle 0 bash -c 'echo 19 >/proc/self/autogroup; source .dev/common.sh; source .dev/sanitizers.sh; for name in asan ubsan tsan; do build_sanitized $name; done' \
+        >"$LOGS/build-ahead.log" 2>&1 </dev/null &
+    BUILDS_AHEAD=$!
+    trap stop_building_ahead EXIT
+}
+
+# stop_building_ahead: ends the builds of build_ahead. What they have compiled remains.
+stop_building_ahead() {
+    [ -n "$BUILDS_AHEAD" ] || return 0
+    while kill -TERM -- "-$BUILDS_AHEAD" 2>/dev/null; do sleep 0.2; done
+    wait "$BUILDS_AHEAD" 2>/dev/null || true
+    BUILDS_AHEAD=""
 }
 
 # run_meson_tests BUILD-FOLDER TESTS-BELOW…: runs the tests below the folders TESTS-BELOW. The last line of the output contains the numbers of passed and failed cases.
@@ -36,13 +71,10 @@ threads_under_tsan() {
 export ASAN_OPTIONS="detect_leaks=1:abort_on_error=0:strict_string_checks=1:handle_segv=0" UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1"
 export TSAN_OPTIONS="halt_on_error=1"
 
-# Runs the tests in the builds with sanitizers. Tests of memory registration run without ASan. They move whole pages of their process, and these pages
-# would contain redzones of ASan. They also measure the memory of the machine, lock pages (with ASan, mlock does nothing) and handle faults.
-# The tables compare figures, and sim_tables takes up to 15 minutes with ASan. sim_flows runs the same kinds of flows in their place.
+# Runs the tests in the builds with sanitizers.
 sanitizer_steps() {
-    step "ASan + UBSan: unit, simulator, fuzzers" \
-        build_and_test "$BUILD-asan" address,undefined tests/unit tests/sim tests/fuzz -tests/sim/sim_tables -tests/sim/sim_far_tables -tests/unit/client/memory -tests/unit/client/symbols.sh -tests/unit/client/releases.py
-    step "UBSan: memory adoption" build_and_test "$BUILD-ubsan" undefined tests/unit/client/memory
-    step "TSan: rings, doorbells, commands, epochs, lcores, memory windows" build_and_test "$BUILD-tsan" thread tests/unit/rings tests/unit/pmd/unit_pmd_lcore tests/unit/mem
+    step "ASan + UBSan: unit, simulator, fuzzers" build_and_test asan
+    step "UBSan: memory adoption" build_and_test ubsan
+    step "TSan: rings, doorbells, commands, epochs, lcores, memory windows" build_and_test tsan
     step "TSan: the client library under threads" threads_under_tsan
 }

@@ -38,7 +38,21 @@ def why_not():
     for tool in ('podman', 'crun', 'ucx_perftest', 'rping', 'fi_info'):
         if not shutil.which(tool):
             return f'{tool} is not installed (apt-get install podman crun ucx-utils)'
-    return hosts.why_not()
+    return hosts.why_not() or podman_refuses()
+
+
+def ulimits():
+    return [word for limit in LIMITS for word in ('--ulimit', limit)]
+
+
+def podman_refuses():
+    """Returns the message of podman if this machine cannot run even a container that contains only /bin/true, or ''."""
+    with tempfile.TemporaryDirectory(prefix='roci-trial-') as root:
+        pathlib.Path(root, 'bin').mkdir()
+        shutil.copy('/bin/busybox', pathlib.Path(root, 'bin/true'))
+        trial = ['podman', 'run', '--rm', '--rootfs', '--cgroups=disabled', '--runtime', 'crun', *ulimits(), '--network', 'none', root, '/bin/true']
+        done = subprocess.run(['unshare', '--mount', 'sh', '-c', PODMAN, 'sh', '', *trial], capture_output=True, text=True, check=False)
+    return f'podman runs no container here: {done.stderr[-300:]}' if done.returncode != 0 else ''
 
 
 def make_root(folder, ours=True):
@@ -75,8 +89,7 @@ class Pod:
     def __init__(self, namespace, address, root, *options, etc='', user=1000, group=None):
         self.address, self.namespace = address, namespace
         self.output = OutputFile()
-        limits = [word for limit in LIMITS for word in ('--ulimit', limit)]
-        podman = ['podman', 'run', '-i', '--rm', '--rootfs', '--cgroups=disabled', '--runtime', 'crun', *limits, '--cap-drop=ALL',
+        podman = ['podman', 'run', '-i', '--rm', '--rootfs', '--cgroups=disabled', '--runtime', 'crun', *ulimits(), '--cap-drop=ALL',
                   '--security-opt', 'no-new-privileges', '--user', f'{user}:{user}', '--env', 'HOME=/tmp', '--env', 'XDG_RUNTIME_DIR=/tmp',
                   '--network', f'ns:/run/netns/{namespace}', *map(str, options), str(root), '/bin/sh']
         command = ['unshare', '--mount', 'sh', '-c', PODMAN, 'sh', str(etc), *podman]
