@@ -284,7 +284,7 @@ TEST_F(Delay, AfterATimeoutTheWindowIsSmallAndGrows) {
     on_timeout(c, s, l, now);
     EXPECT_EQ(window(c, l), kWindowAfterTimeout);
     rounds(20, kEmpty);
-    EXPECT_GT(window(c, l), 2 * kWindowAfterTimeout);
+    EXPECT_GT(window(c, l), 2u * kWindowAfterTimeout);
 }
 
 TEST_F(Delay, AWindowThatIsNotUsedDoesNotGrow) {
