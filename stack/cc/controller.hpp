@@ -121,6 +121,11 @@ struct Sent {
     bool fills;           ///< the window is full
 };
 
+/// Returns the largest number of responses for which a READ request of a QP may ask, if the QP may have `reads` outstanding READ
+/// requests. On a far path (far.cpp) it is the smallest number with which the outstanding requests can fill the window, because
+/// the peer sends the responses to a request at once. On other paths there is no limit.
+uint32_t most_per_read(const Controller& c, const State& s, const Limits& l, uint32_t reads);
+
 /// The functions of a policy, one per event; nullptr if the policy ignores the event.
 struct Row {
     /// Called when a turn of the requester begins (qp/run_queue.hpp). Returns how many frames the requester may send.

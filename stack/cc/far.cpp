@@ -78,6 +78,11 @@ uint32_t burst_far(const Controller& c, const State& s, const Turn& t) {
     return std::min(std::max(uint32_t(packets(c) * time / t.round_trip), kLeastBurst), t.quantum);
 }
 
+uint32_t most_per_read(const Controller& c, const State& s, const Limits& l, uint32_t reads) {
+    if (!s.far) return UINT32_MAX;
+    return std::max((window(c, l) + reads - 1) / std::max(reads, 1u), kLeastBurst);
+}
+
 /// Sets the earliest time of the next turn: at most a round trip later, because a READ may be longer than the window, and because
 /// repairs do not wait for this time.
 void pace_far(Controller& c, State& s, const Limits& l, const Sent& sent) {

@@ -88,6 +88,8 @@ void skip_acknowledged(Requester& rq, bool overtaken) {
 void responded(Context& ctx, Qp& qp, Psn psn, bool final) {
     Requester& rq = qp.requester;
     const bool overtaken = rq.window.acknowledge(1);
+    if (rq.queue.oldest()->partly && qp.read_cuts.advance(rq.window.acked())) [[unlikely]]
+        rq.queue.part_answered();
     if (final) retire(ctx, qp);
     skip_acknowledged(rq, overtaken);
     retire_local(ctx, qp);

@@ -64,6 +64,7 @@ void reset(Context& ctx, Qp& qp) {
     qp.requester = {.queue = qp.requester.queue};
     qp.repair_time = {};
     qp.send_times.clear();
+    qp.read_cuts.clear();
     auto sges = std::move(qp.responder.recv.sges);
     qp.responder = Responder{};
     qp.responder.recv.sges = std::move(sges);

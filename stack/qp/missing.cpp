@@ -148,8 +148,8 @@ Hole unasked_responses(const Context& ctx, const Qp& qp, Psn from, Psn end) {
         if (hole.length == 0 || left <= 0) return {hole.first, 0};
         r = record_at(r, hole.first);
         if (r == nullptr) return {hole.first, 0};
-        const uint32_t of_record = r->packets - psn_span(r->first_psn, hole.first);
-        Hole part{hole.first, std::min({hole.length, of_record, uint32_t(left)})};
+        const uint32_t of_request = rest_of_request(qp, *r, psn_span(r->first_psn, hole.first));
+        Hole part{hole.first, std::min({hole.length, of_request, uint32_t(left)})};
         if (needs_response(r->kind)) {
             part = asked.uncovered(part);
             if (part.length != 0) return part;

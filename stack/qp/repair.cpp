@@ -17,11 +17,11 @@ constexpr uint8_t kMostCreeps = 6;  // limit of Repair::creeps; a repair repeats
 constexpr uint8_t kFirstGoBacks = 4, kMostTrials = 5;
 constexpr uint8_t kMostProbeDoublings = 10, kProbesToNarrow = 2;
 
-/// Returns the number of PSNs to send again for the oldest record. A repeated READ request covers all remaining responses. If
+/// Returns the number of PSNs to send again for the oldest request. A repeated READ request covers all remaining responses. If
 /// the first request was lost, a peer would execute a shorter request as a different READ.
-uint32_t whole_record(const SendQueue& queue, Psn acked) {
-    const SendRecord& r = *queue.oldest();
-    return needs_response(r.kind) ? psn_span(acked, r.first_psn + r.packets) : 1;
+uint32_t whole_request(const Qp& qp) {
+    const SendRecord& r = *qp.requester.queue.oldest();
+    return needs_response(r.kind) ? rest_of_request(qp, r, psn_span(r.first_psn, qp.requester.window.acked())) : 1;
 }
 
 void begin_repair(Context& ctx, Qp& qp, Cause cause, uint32_t psns) {
@@ -75,7 +75,7 @@ void repair_request(Context& ctx, Qp& qp) {
     // The peer sends no report if no packet arrives behind a gap. Losses at the end of a burst are therefore repaired without
     // reports.
     if (uses_reports(ctx, qp) && reported_span(qp) != 0) return begin_repair(ctx, qp, Cause::reported, reported_span(qp));
-    const uint32_t psns = std::max(whole_record(rq.queue, rq.window.acked()), 1u << rq.repair.creeps);
+    const uint32_t psns = std::max(whole_request(qp), 1u << rq.repair.creeps);
     begin_repair(ctx, qp, Cause::nak, psns);
 }
 
@@ -264,7 +264,7 @@ void probe(Context& ctx, Qp& qp) {
     if (missing != 0) {
         begin_repair(ctx, qp, Cause::response, missing);
     } else {
-        const uint32_t again = std::max(reports ? 0 : rq.window.lost(), whole_record(rq.queue, rq.window.acked()));
+        const uint32_t again = std::max(reports ? 0 : rq.window.lost(), whole_request(qp));
         // If the last cause was `response`, nothing shows any more that the oldest request was executed, because no response is
         // kept. The new cause is therefore `probe`.
         begin_repair(ctx, qp, r.cause == Cause::nak ? Cause::nak : Cause::probe, again);

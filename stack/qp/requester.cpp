@@ -35,7 +35,7 @@ uint32_t most_in_flight(const Context& ctx, const Qp& qp) {
     const Requester& rq = qp.requester;
     if (rq.window.in_flight() >= most) return false;
     if (rq.queue.within_message() && r.kind != WorkKind::read) return true;
-    if (r.fence && rq.queue.reads_outstanding() != 0) return false;  // IBA 10.8.3.3
+    if (r.fence && !rq.queue.within_message() && rq.queue.reads_outstanding() != 0) return false;  // IBA 10.8.3.3
     if (needs_response(r.kind)) {
         if (rq.queue.reads_outstanding() >= qp.max_rd_atomic) return false;
         if (!rq.window.may_send(r.packets - rq.queue.packet())) return false;
@@ -94,7 +94,7 @@ struct SendTurn {
 /// Counts a packet that is sent again. If this is the last packet of a message, the message is already counted in tx_messages.
 [[gnu::cold, gnu::noinline]] void count_again(Context& ctx, Qp& qp, const SendRecord& r, PacketPart part, SendTurn& turn) {
     count(ctx, qp, &EventCounters::retransmits);
-    const bool last = needs_response(r.kind) || part.packet + 1 >= r.packets;
+    const bool last = part.packet + (needs_response(r.kind) ? part.psns : 1) >= r.packets;
     turn.uncounted = qp.requester.queue.cursor() + uint32_t{last};
 }
 
@@ -150,14 +150,34 @@ void measure(const Context& ctx, Qp& qp, Psn psn) {
     return transmit(ctx, qp, r, part, AckRequest::yes, true, none);
 }
 
+/// Returns the number of PSNs that the packet at the cursor uses. A READ request uses the PSNs of its responses. A repeated
+/// request has the same boundaries as before.
+[[gnu::always_inline]] inline uint32_t psns_of_next(const Context& ctx, const Qp& qp, const SendRecord& r) {
+    if (!needs_response(r.kind)) return 1;
+    const Requester& rq = qp.requester;
+    const uint32_t rest = rest_of_request(qp, r, rq.queue.packet());
+    if (cc::rests(rq.congestion) || rq.window.repeats() || qp.read_cuts.full()) [[likely]]
+        return rest;
+    return std::min(rest, cc::most_per_read(rq.congestion, qp.adaptation, ctx.limits(qp), qp.max_rd_atomic));
+}
+
+/// Called when a request for a part of a READ was sent for the first time, and a further request must follow.
+[[gnu::noinline]] void cut_read(Qp& qp, SendRecord& r) {
+    qp.read_cuts.add(qp.requester.window.next());
+    r.partly = true;
+    qp.requester.queue.count_part();
+    ++qp.requester.next_ssn;
+}
+
 /// Sends the packet at the cursor.
 [[gnu::always_inline]] inline Step send_one(Context& ctx, Qp& qp, SendRecord& r, SendTurn& turn) {
     Requester& rq = qp.requester;
-    const PacketPart part{rq.queue.packet(), r.packets - rq.queue.packet()};
+    const PacketPart part{rq.queue.packet(), psns_of_next(ctx, qp, r)};
     const AckRequest request = unacknowledged(qp.spec.type) ? AckRequest::no : AckRequest::if_due;
     if (const Step step = transmit(ctx, qp, r, part, request, rq.window.repeats(), turn); step != Step::done) return step;
     if (r.takes_recv && rq.credits_valid && int32_t(r.ssn - rq.credit_limit) > 0) rq.credit_probe = true;
-    rq.window.sent(rq.queue.sent());
+    rq.queue.sent(part.psns);
+    if (rq.window.sent(part.psns) && rq.queue.within_message() && r.kind == WorkKind::read) cut_read(qp, r);
     return Step::done;
 }
 
@@ -178,7 +198,7 @@ Step request_missing(Context& ctx, Qp& qp) {
     SendRecord* r = record_at(rq.queue.oldest(), hole.first);
     if (r == nullptr) return Step::fault;
     const uint32_t packet = psn_span(r->first_psn, hole.first);
-    if (request && needs_response(r->kind)) hole.length = r->packets - packet;
+    if (request && needs_response(r->kind)) hole.length = rest_of_request(qp, *r, packet);
     r->partly = r->partly || (needs_response(r->kind) && packet + hole.length != r->packets);
     const Step step = transmit_again(ctx, qp, *r, {packet, hole.length});
     if (step != Step::done) return step;
@@ -202,7 +222,8 @@ Step repeat_reported_one(Context& ctx, Qp& qp) {
         return Step::skipped;
     }
     SendRecord* r = record_at(rq.queue.oldest(), hole.first);
-    const PacketPart part{psn_span(r->first_psn, hole.first), needs_response(r->kind) ? r->packets : 1};
+    const uint32_t packet = psn_span(r->first_psn, hole.first);
+    const PacketPart part{packet, needs_response(r->kind) ? rest_of_request(qp, *r, packet) : 1};
     const Step step = transmit_again(ctx, qp, *r, part);
     if (step != Step::done) return step;
     repeated.add_next(hole.first, rq.window.highest_sent(), ctx.now);
@@ -229,7 +250,7 @@ Step send_repair(Context& ctx, Qp& qp) {
         return Step::skipped;
     }
     if (needs_response(r->kind)) {
-        part.psns = r->packets - part.packet;
+        part.psns = rest_of_request(qp, *r, part.packet);
         if (answered) part.psns = std::min(part.psns, rq.window.repair_left());
         r->partly = r->partly || part.packet + part.psns != r->packets;
     }
@@ -344,6 +365,7 @@ uint32_t send_requests(Context& ctx, Qp& qp, uint32_t quantum) {
     const Psn first_new = rq.window.next();
     turn.uncounted = rq.queue.cursor();
     turn.most = most_in_flight(ctx, qp);
+    const bool paced = !cc::rests(rq.congestion) && qp.adaptation.far;
     Step step = Step::done;
     while (sent < quantum && may_send(ctx, qp)) {
         if (rq.queue.all_sent() && (qp.state != State::rts || !fetch(qp, quantum - sent))) break;
@@ -351,6 +373,8 @@ uint32_t send_requests(Context& ctx, Qp& qp, uint32_t quantum) {
         step = take_step(ctx, qp, r, turn);
         if (step != Step::done) break;
         ++sent;
+        // The responses to READs, too, must not arrive at the bottleneck in long bursts.
+        if (paced && psn_span(first_new, rq.window.next()) >= quantum) break;
     }
     if (sent != 0) count_sent(ctx, qp, turn);
     if (step == Step::fault) [[unlikely]] {

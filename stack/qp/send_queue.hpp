@@ -23,10 +23,11 @@ struct alignas(64) SendRecord {
     WorkKind kind = WorkKind::none;
     abi::WcStatus fault = abi::WcStatus::success;  ///< local fault; reported when the record is the oldest
     bool signaled = false, fence = false;
-    bool outstanding = false;  ///< READ or atomic whose request was sent; only SendQueue writes this field
-    bool executed = false;     ///< local operation that was executed; retransmission does not repeat the operation
+    uint8_t outstanding =
+        0;                  ///< READ or atomic: number of requests that were sent and are not answered; only SendQueue writes it
+    bool executed = false;  ///< local operation that was executed; retransmission does not repeat the operation
     bool takes_recv = false;
-    bool partly = false;  ///< READ of which a part was requested again; a Last packet may end that part
+    bool partly = false;  ///< READ that was divided, or of which a part was requested again; a Last packet may end a part
     abi::WcOpcode wc = abi::WcOpcode::send;
     SendRecord* next = nullptr;  ///< the record that was posted next
 };
@@ -87,20 +88,26 @@ public:
         while (oldest_ != nullptr) drop_oldest();
         rewind({});
     }
-    /// Records that the packet at the cursor was sent. Returns the number of PSNs that the packet uses: a READ request uses the
-    /// PSNs of all its remaining responses.
-    uint32_t sent() {
+    /// Records that the packet at the cursor, which uses `psns` PSNs, was sent.
+    void sent(uint32_t psns) {
         SendRecord& r = *current_;
-        const bool responds = needs_response(r.kind);
-        const uint32_t psns = responds ? r.packets - packet_ : 1;
-        if (responds) {
-            assert(!r.outstanding);
-            r.outstanding = true;
+        if (needs_response(r.kind)) {
+            ++r.outstanding;
             ++reads_outstanding_;
         }
         packet_ += psns;
         if (packet_ >= r.packets) advance();
-        return psns;
+    }
+    /// Called when the oldest record, a READ that was divided into several requests, has all responses of one request.
+    void part_answered() {
+        if (oldest_->outstanding == 0) return;  // the QP has gone back, and the request was not sent again
+        --oldest_->outstanding;
+        --reads_outstanding_;
+    }
+    /// Called when a further request of the READ at the cursor was sent. The peer's MSN counts the requests, so the SSNs of all
+    /// later records increase.
+    void count_part() {
+        for (SendRecord* r = current_->next; r != nullptr; r = r->next) ++r->ssn;
     }
     /// Moves the cursor to the next record. Called when the record at the cursor was sent, or executed as a local operation.
     void advance() {
@@ -119,9 +126,8 @@ public:
     /// Marks all outstanding READs and atomics as not sent.
     void forget_requests() {
         for (SendRecord* r = oldest_; r != nullptr && reads_outstanding_ != 0; r = r->next) {
-            if (!r->outstanding) continue;
-            r->outstanding = false;
-            --reads_outstanding_;
+            reads_outstanding_ = uint8_t(reads_outstanding_ - r->outstanding);
+            r->outstanding = 0;
         }
     }
     /// For the transition to RESET: drops all records. The client's ring begins at index 0 again.

@@ -14,6 +14,7 @@
 #include "cc/controller.hpp"
 #include "qp/deadlines.hpp"
 #include "qp/journal.hpp"
+#include "qp/read_cuts.hpp"
 #include "qp/receive_sequence.hpp"
 #include "qp/repair.hpp"
 #include "qp/send_queue.hpp"
@@ -216,9 +217,17 @@ struct alignas(64) Qp {
     SlowState* slow = nullptr;         ///< allocated when the QP first uses slow memory
     RepairTime repair_time;
     SendTimes send_times;  ///< for congestion control; unused with the fixed window
+    ReadCuts read_cuts;
     alignas(64) Responder responder;
 };
-static_assert(offsetof(Qp, state) == 128 && offsetof(Qp, path) == 192 && sizeof(Qp) == 960);
+static_assert(offsetof(Qp, state) == 128 && offsetof(Qp, path) == 192 && sizeof(Qp) == 1024);
+
+/// Returns the number of PSNs from `packet` of a READ or atomic to the end of the request that contains this packet.
+inline uint32_t rest_of_request(const Qp& qp, const SendRecord& r, uint32_t packet) {
+    if (!r.partly) return r.packets - packet;
+    const Psn at = r.first_psn + packet;
+    return psn_span(at, qp.read_cuts.end_of_request(at, r.first_psn + r.packets));
+}
 
 /// Returns true if the QP's SRQ matches tags. Tests `srq` first, because a receiver has loaded the cache line of `srq` already,
 /// but not that of `tags`.

@@ -63,6 +63,22 @@ std::string alone(const Path& p, double queue, cc::Policy policy) {
            text(" %6.1f%% %9.2f%%  %s\n", 100 * share.least, 100 * resent.most, verdict(met).c_str());
 }
 
+/// Returns the goodput and the repeated share of READs of this length.
+std::string reads_of(const Path& p, double queue, uint32_t length, bool& met) {
+    Worst share, resent;
+    for (size_t i = 0; i < seeds_far(cc::Policy::adaptive); ++i) {
+        FlowOptions o = far_flows(p, queue, cc::Policy::adaptive);
+        o.opcode = abi::WrOpcode::rdma_read;
+        o.length = length;
+        o.depth = std::max((2u << 20) / length, 4u);
+        const RunResult r = run_flows(o, kSeeds[i]);
+        share.take(share_of(p, o, r, r.flows[0].counted));
+        resent.take(r.resent());
+    }
+    met = met && share.least >= 0.8 && resent.most <= 0.02;
+    return text(" %6.1f%% %9.2f%%", 100 * share.least, 100 * resent.most);
+}
+
 std::string several(const Path& p, double queue, cc::Policy policy) {
     Worst share, resent, jain;
     for (size_t i = 0; i < seeds_far(policy); ++i) {
@@ -123,6 +139,19 @@ TEST(FarTables, Far) {
     table += "\nOne flow beside a TCP flow (CUBIC): the shares of both, of a half of the link. Goal: each between 1/3 and 3.\n\n";
     table += text("%-9s %5s %9s %6s %14s %14s\n", "policy", "", "link", "queue", "WRITE", "TCP");
     table += rows(beside_cubic, 0.25);
+    table +=
+        "\nOne flow of READs of 64 KiB, and of 1 MiB. The requester divides long READs. Goals: link >= 80 %, sent again <= 2 "
+        "%.\n\n";
+    table += text("%-9s %5s %9s %6s %7s %10s %7s %10s\n", "policy", "", "link", "queue", "64 KiB", "sent again", "1 MiB",
+                  "sent again");
+    for (const Path& p : kPaths) {
+        for (const double queue : {0.25, 1.0}) {
+            bool met = true;
+            table += row_begin(cc::Policy::adaptive, p, queue);
+            for (const uint32_t length : {64u << 10, 1u << 20}) table += reads_of(p, queue, length, met);
+            table += "  " + verdict(met) + "\n";
+        }
+    }
     expect_table("far", table);
 }
 

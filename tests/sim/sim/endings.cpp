@@ -36,11 +36,12 @@ public:
         alive_ = memory_kept_ = true;
         messages_.clear();
     }
-    void act(Program& peer) {
+    /// Posts receives, so that the peer's requests end, and with `sends` also requests.
+    void act(Program& peer, bool sends) {
         poll(peer);
         if (!alive_) return;
         while (receives_ - arrived_ < kSlots && rng_.chance(0.7)) post_recv();
-        while (peer.alive_ && posted_ - completed_ < kSlots && rng_.chance(0.5)) post_send(peer);
+        while (sends && peer.alive_ && posted_ - completed_ < kSlots && rng_.chance(0.5)) post_send(peer);
     }
     void poll(const Program& peer) {
         for (auto e = client_.poll(cq_); e; e = client_.poll(cq_)) {
@@ -184,10 +185,7 @@ public:
     }
     void act() override {
         const bool rests = finished() && world().now() >= next_;  // other loads of the world may need seconds
-        for (uint32_t side : {0u, 1u}) {
-            Program &program = *programs_[side], &peer = *programs_[1 - side];
-            rests ? program.poll(peer) : program.act(peer);
-        }
+        for (uint32_t side : {0u, 1u}) programs_[side]->act(*programs_[1 - side], !rests);
         if (finished() || world().now() < next_) return;
         // Clang accepts these functions only in a function of the class, where the class is complete.
         using Step = void (*)(Endings&);

@@ -17,14 +17,14 @@ std::string Plan::text() const {
         t, sizeof t,
         "hosts=%u engines=%u users=%u messages=%u largest=%u drop=%.3f dup=%.3f corrupt=%.3f delay=%.3f/%llu burst=%.3f/%u "
         "starve=%.2f mark=%.1f congestion=%s pool=%u inflight=%u quantum=%u blackouts=%d spread=%d srq=%d "
-        "reorder=%u/%llu reports=%d travel=%d pauses=%llu/%llu loads=",
+        "reorder=%u/%llu reports=%d travel=%d pauses=%llu/%llu far=%d loads=",
         world.hosts, world.engines, world.users, messages, largest, faults.drop, faults.duplicate, faults.corrupt, faults.delay,
         static_cast<unsigned long long>(faults.max_delay), faults.burst, faults.burst_length, faults.starve, faults.mark,
         cc::policy_name(world.congestion), world.tx_pool, world.engine.max_inflight, world.engine.qp_quantum, blackouts,
         spread_by_chance, shared_receive, world.engine.reorder_frames,
         static_cast<unsigned long long>(world.engine.reorder_bytes / roci::qp::ReorderPool::kFrameBytes),
         world.engine.loss_reports, world.commands_travel, static_cast<unsigned long long>(pauses.longest),
-        static_cast<unsigned long long>(pauses.apart));
+        static_cast<unsigned long long>(pauses.apart), far);
     std::string all = t;
     for (const LoadKind k : loads) all += std::string(load_name(k)) + (&k == &loads.back() ? "" : ",");
     return all;
@@ -73,6 +73,11 @@ void choose_congestion_control(Plan& p, uint64_t number) {
     p.faults.mark = double(number / 2 % 3) * 0.1;
 }
 
+/// Makes a part of the worlds far whose congestion control distinguishes far paths. Uses only the number of the seed.
+bool choose_far(cc::Policy policy, uint64_t seed) {
+    return (policy == cc::Policy::delay || policy == cc::Policy::adaptive) && seed / 8 % 3 == 0;
+}
+
 /// Like choose_congestion_control(), uses only the number of the seed. The pauses are shorter than every ACK timeout.
 void choose_pauses(Pauses& p, uint64_t seed) {
     if (seed % 5 == 0) p = {.apart = 200'000 + seed / 5 % 4 * 600'000, .longest = 100'000 + seed / 5 % 3 * 100'000};
@@ -89,6 +94,7 @@ Plan make_plan(Rng& rng, uint64_t seed) {
     p.world.best_burst = seed / 48 % 2 == 0 ? 64 : 1;
     p.world.engine.loss_reports = seed / 24 % 2 == 0;
     choose_congestion_control(p, seed / 2);
+    p.far = choose_far(p.world.congestion, seed);
     choose_pauses(p.pauses, seed);
     choose_engine(rng, p.world);
     choose_faults(rng, p.faults);
@@ -122,7 +128,7 @@ PathOptions make_path(Rng& rng, const Plan& plan) {
     // these queues, QPs would retransmit forever.
     const bool slow = plan.world.round_cost / plan.world.engine.rx_burst > 100;
     // The timeout must also be so long that two blackouts do not cover all retries.
-    o.timeout = uint8_t(rng.between(plan.blackouts ? 9 : 7, 10) + (slow ? 4 : 0));
+    o.timeout = uint8_t(rng.between(plan.blackouts ? 9 : 7, 10) + (slow || plan.far ? 4 : 0));
     o.retry_cnt = 7;
     o.rnr_retry = 7;
     o.min_rnr_timer = uint8_t(rng.between(1, 8));

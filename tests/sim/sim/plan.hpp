@@ -15,6 +15,7 @@ struct Plan {
     Faults faults;
     Pauses pauses;  ///< of each host
     bool spread_by_chance = false, blackouts = false;
+    bool far = false;             ///< the round trip is long enough for the rules of far paths (cc/far.cpp)
     std::vector<LoadKind> loads;  ///< each load has two clients of its own
     uint32_t messages = 50;       ///< messages per direction of a load
     uint32_t largest = 8192;      ///< bytes of the longest message

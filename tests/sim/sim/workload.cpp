@@ -14,6 +14,8 @@ public:
         world_.net().keep_capture(trace);
         world_.net().spread_by_chance(plan_.spread_by_chance);
         world_.net().set_watch([this](const Sent& s) { watch(s); });
+        for (uint32_t h = 0; plan_.far && h < world_.hosts(); ++h)
+            for (uint32_t d = 0; d < plan_.world.devices; ++d) world_.net().link(world_.host(h).endpoint(d)).latency = kFarLatency;
         result_.summary = plan_.text();
     }
 
@@ -33,6 +35,8 @@ public:
     }
 
 private:
+    static constexpr Nanos kFarLatency = 600'000;  ///< per direction
+
     void build() {
         const Seats seats{world_, world_.host(0), 0, world_.host(world_.hosts() - 1), world_.hosts() == 1 ? 1u : 0u};
         for (const LoadKind kind : plan_.loads) loads_.push_back(make_load(kind, seats, plan_, rng_));

@@ -25,7 +25,14 @@ struct SendQueueTest : ::testing::Test {
         r.first_psn = window.allocate(packets);
     }
     void send_all() {
-        while (queue.current() != nullptr) window.sent(queue.sent());
+        while (queue.current() != nullptr) {
+            const SendRecord& r = *queue.current();
+            send(needs_response(r.kind) ? r.packets - queue.packet() : 1);
+        }
+    }
+    void send(uint32_t psns) {
+        queue.sent(psns);
+        window.sent(psns);
     }
     const char* check() const { return queue.check(window); }
 };
@@ -34,15 +41,47 @@ TEST_F(SendQueueTest, TheCursorGoesPacketByPacketAndReadByRead) {
     append(WorkKind::write, 2);
     append(WorkKind::read, 5);
     EXPECT_EQ(check(), nullptr);
-    EXPECT_EQ(queue.sent(), 1u);
-    window.sent(1);
+    send(1);
     EXPECT_TRUE(queue.within_message());
-    EXPECT_EQ(queue.sent(), 1u);
-    window.sent(1);
-    EXPECT_EQ(queue.sent(), 5u) << "a READ request takes the PSNs of its responses";
-    window.sent(5);
+    send(1);
+    send(5);  // a READ request takes the PSNs of its responses
     EXPECT_TRUE(queue.all_sent());
     EXPECT_EQ(queue.reads_outstanding(), 1u);
+    EXPECT_EQ(check(), nullptr);
+}
+
+TEST_F(SendQueueTest, EachRequestOfADividedReadIsOutstanding) {
+    append(WorkKind::read, 5);
+    append(WorkKind::write, 1);
+    append(WorkKind::write, 1);
+    const uint32_t ssn = queue.current()->next->next->ssn;
+    send(2);
+    queue.count_part();
+    EXPECT_TRUE(queue.within_message());
+    EXPECT_EQ(queue.current()->next->next->ssn, ssn + 1) << "the peer counts both requests";
+    send(3);
+    EXPECT_FALSE(queue.within_message());
+    EXPECT_EQ(queue.reads_outstanding(), 2u);
+    EXPECT_EQ(check(), nullptr);
+    window.acknowledge(2);
+    queue.part_answered();
+    EXPECT_EQ(queue.reads_outstanding(), 1u);
+    window.acknowledge(3);
+    queue.drop_oldest();
+    EXPECT_EQ(queue.reads_outstanding(), 0u);
+    EXPECT_EQ(check(), nullptr);
+}
+
+TEST_F(SendQueueTest, AnAnswerAfterGoingBackLeavesTheCountAlone) {
+    append(WorkKind::read, 5);
+    send(2);
+    send(3);
+    window.go_back();
+    queue.forget_requests();
+    queue.rewind(window.acked());
+    EXPECT_EQ(queue.reads_outstanding(), 0u);
+    queue.part_answered();
+    EXPECT_EQ(queue.reads_outstanding(), 0u);
     EXPECT_EQ(check(), nullptr);
 }
 
