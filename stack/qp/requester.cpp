@@ -144,10 +144,19 @@ void measure(const Context& ctx, Qp& qp, Psn psn) {
     return Step::done;
 }
 
+/// The packets that a turn sends again: the number of frames, and the number of their PSNs, including the responses to READs.
+struct Repeated {
+    uint32_t frames = 0, psns = 0;
+};
+
 /// Sends a lost packet again, with an ACK request.
-[[gnu::noinline]] Step transmit_again(Context& ctx, Qp& qp, SendRecord& r, PacketPart part) {
+[[gnu::noinline]] Step transmit_again(Context& ctx, Qp& qp, SendRecord& r, PacketPart part, Repeated& repeated) {
     SendTurn none;
-    return transmit(ctx, qp, r, part, AckRequest::yes, true, none);
+    const Step step = transmit(ctx, qp, r, part, AckRequest::yes, true, none);
+    if (step != Step::done) return step;
+    ++repeated.frames;
+    repeated.psns += part.psns;
+    return step;
 }
 
 /// Returns the number of PSNs that the packet at the cursor uses. A READ request uses the PSNs of its responses. A repeated
@@ -184,7 +193,7 @@ void measure(const Context& ctx, Qp& qp, Psn psn) {
 /// Requests missing responses of one READ or atomic again. If no missing response is left to request, sends again the request
 /// that a kept NAK reports as missing. A part of a READ may be requested separately, because the peer has answered later packets
 /// and has therefore executed the READ. A peer that had not executed the READ would treat the part as a new, shorter READ.
-Step request_missing(Context& ctx, Qp& qp) {
+Step request_missing(Context& ctx, Qp& qp, Repeated& repeated) {
     Requester& rq = qp.requester;
     Missing& m = qp.reorder->missing;
     const Psn from = rq.window.repair_next();
@@ -200,7 +209,7 @@ Step request_missing(Context& ctx, Qp& qp) {
     const uint32_t packet = psn_span(r->first_psn, hole.first);
     if (request && needs_response(r->kind)) hole.length = rest_of_request(qp, *r, packet);
     r->partly = r->partly || (needs_response(r->kind) && packet + hole.length != r->packets);
-    const Step step = transmit_again(ctx, qp, *r, {packet, hole.length});
+    const Step step = transmit_again(ctx, qp, *r, {packet, hole.length}, repeated);
     if (step != Step::done) return step;
     m.request = m.request && !request;
     m.asked.add(hole, rq.window.highest_sent(), ctx.now);
@@ -212,11 +221,11 @@ Step request_missing(Context& ctx, Qp& qp) {
 }
 
 /// Sends again the next packet that the peer's loss report names as missing.
-Step repeat_reported_one(Context& ctx, Qp& qp) {
+Step repeat_reported_one(Context& ctx, Qp& qp, Repeated& repeated) {
     Requester& rq = qp.requester;
-    Asked& repeated = qp.reorder->reports.repeated;
+    Asked& known = qp.reorder->reports.repeated;
     const Psn from = rq.window.repair_next();
-    const Hole hole = repeated.full() ? Hole{} : unrepeated_request(qp, from, from + rq.window.repair_left());
+    const Hole hole = known.full() ? Hole{} : unrepeated_request(qp, from, from + rq.window.repair_left());
     if (hole.length == 0) {
         rq.window.repaired(rq.window.repair_left());
         return Step::skipped;
@@ -224,23 +233,23 @@ Step repeat_reported_one(Context& ctx, Qp& qp) {
     SendRecord* r = record_at(rq.queue.oldest(), hole.first);
     const uint32_t packet = psn_span(r->first_psn, hole.first);
     const PacketPart part{packet, needs_response(r->kind) ? rest_of_request(qp, *r, packet) : 1};
-    const Step step = transmit_again(ctx, qp, *r, part);
+    const Step step = transmit_again(ctx, qp, *r, part, repeated);
     if (step != Step::done) return step;
-    repeated.add_next(hole.first, rq.window.highest_sent(), ctx.now);
+    known.add_next(hole.first, rq.window.highest_sent(), ctx.now);
     rq.window.repaired(std::min(psn_span(from, hole.first) + part.psns, rq.window.repair_left()));
     return step;
 }
 
 /// Sends the next packet that is treated as lost.
-Step send_repair(Context& ctx, Qp& qp) {
+Step send_repair(Context& ctx, Qp& qp, Repeated& repeated) {
     Requester& rq = qp.requester;
     if (rq.repair.cause == Repair::Cause::reported) {
-        if (uses_reports(ctx, qp)) return repeat_reported_one(ctx, qp);
+        if (uses_reports(ctx, qp)) return repeat_reported_one(ctx, qp, repeated);
         rq.window.repaired(rq.window.repair_left());  // reports are no longer used; the next probe finds the remaining losses
         return Step::skipped;
     }
     const bool answered = rq.repair.cause == Repair::Cause::response;
-    if (answered && qp.keeps_responses) return request_missing(ctx, qp);
+    if (answered && qp.keeps_responses) return request_missing(ctx, qp, repeated);
     const Psn psn = rq.window.repair_next();
     SendRecord* r = record_at(rq.queue.oldest(), psn);
     if (r == nullptr) return Step::fault;
@@ -254,25 +263,25 @@ Step send_repair(Context& ctx, Qp& qp) {
         if (answered) part.psns = std::min(part.psns, rq.window.repair_left());
         r->partly = r->partly || part.packet + part.psns != r->packets;
     }
-    const Step step = transmit_again(ctx, qp, *r, part);
+    const Step step = transmit_again(ctx, qp, *r, part, repeated);
     if (step == Step::done) rq.window.repaired(std::min(part.psns, rq.window.repair_left()));
     return step;
 }
 
-/// Sends up to `quantum` packets that are treated as lost. Returns the number of packets sent.
-uint32_t send_repairs(Context& ctx, Qp& qp, uint32_t quantum) {
+/// Sends packets that are treated as lost, up to `quantum` frames. If the QP is paced, up to about `quantum` PSNs, because the
+/// responses to repeated READs, too, must not arrive at the bottleneck in long bursts.
+Repeated send_repairs(Context& ctx, Qp& qp, uint32_t quantum, bool paced) {
     Requester& rq = qp.requester;
-    uint32_t sent = 0;
-    while (sent < quantum && rq.window.repair_due()) {
-        const Step step = send_repair(ctx, qp);
+    Repeated sent;
+    while ((paced ? sent.psns : sent.frames) < quantum && rq.window.repair_due()) {
+        const Step step = send_repair(ctx, qp, sent);
         if (step == Step::wait) return sent;
         if (step == Step::fault) {
             roll_back(ctx, qp);  // then the packet is sent in the ordinary way, which detects and reports the fault
             return sent;
         }
-        sent += step == Step::done;
     }
-    if (sent != 0) {
+    if (sent.frames != 0) {
         rq.repair.sent_at = uint32_t(ctx.now);
         // If the QP has lost a packet of each message, only the repaired packet can provide a round-trip time.
         if (!rq.round_trip.known() && rq.repair.cause == Repair::Cause::nak)
@@ -359,13 +368,14 @@ uint32_t send_requests(Context& ctx, Qp& qp, uint32_t quantum) {
     const uint64_t bytes_before = qp.counters.tx_bytes;
     quantum = cc::begin_turn(rq.congestion, qp.adaptation, ctx.limits(qp),
                              {ctx.now, quantum, !rq.window.awaits_answer(), rq.round_trip.smoothed()});
+    const bool paced = !cc::rests(rq.congestion) && qp.adaptation.far;
+    Repeated repairs;
     if (may_repair(rq)) [[unlikely]]
-        sent = send_repairs(ctx, qp, quantum);
-    const uint32_t repairs = sent;
+        repairs = send_repairs(ctx, qp, quantum, paced);
+    sent = repairs.frames;
     const Psn first_new = rq.window.next();
     turn.uncounted = rq.queue.cursor();
     turn.most = most_in_flight(ctx, qp);
-    const bool paced = !cc::rests(rq.congestion) && qp.adaptation.far;
     Step step = Step::done;
     while (sent < quantum && may_send(ctx, qp)) {
         if (rq.queue.all_sent() && (qp.state != State::rts || !fetch(qp, quantum - sent))) break;
@@ -374,7 +384,7 @@ uint32_t send_requests(Context& ctx, Qp& qp, uint32_t quantum) {
         if (step != Step::done) break;
         ++sent;
         // The responses to READs, too, must not arrive at the bottleneck in long bursts.
-        if (paced && psn_span(first_new, rq.window.next()) >= quantum) break;
+        if (paced && repairs.psns + psn_span(first_new, rq.window.next()) >= quantum) break;
     }
     if (sent != 0) count_sent(ctx, qp, turn);
     if (step == Step::fault) [[unlikely]] {
@@ -388,7 +398,7 @@ uint32_t send_requests(Context& ctx, Qp& qp, uint32_t quantum) {
         return sent;
     }
     cc::on_sent(rq.congestion, qp.adaptation, ctx.limits(qp),
-                {ctx.now, repairs + psn_span(first_new, rq.window.next()), uint32_t(qp.counters.tx_bytes - bytes_before),
+                {ctx.now, repairs.psns + psn_span(first_new, rq.window.next()), uint32_t(qp.counters.tx_bytes - bytes_before),
                  rq.round_trip.smoothed(), rq.window.lost() != 0, rq.window.in_flight() >= turn.most});
     if (!rq.deadlines.pending(Deadline::ack)) {
         restart_ack_timer(ctx, qp);
