@@ -34,7 +34,7 @@ build_and_test() {
 # the sanitizers build again.
 BUILDS_AHEAD=""
 build_ahead() {
-    setsid chrt --idle 0 bash -c 'echo 19 >/proc/self/autogroup; source .dev/common.sh; source .dev/sanitizers.sh; for name in asan ubsan tsan; do build_sanitized $name; done' \
+    setsid chrt --idle 0 bash -euo pipefail -c '[ ! -w /proc/self/autogroup ] || echo 19 >/proc/self/autogroup; source .dev/common.sh; source .dev/sanitizers.sh; for name in asan ubsan tsan; do build_sanitized $name; done' \
         >"$LOGS/build-ahead.log" 2>&1 </dev/null &
     BUILDS_AHEAD=$!
     trap stop_building_ahead EXIT
@@ -43,7 +43,12 @@ build_ahead() {
 # stop_building_ahead: ends the builds of build_ahead. What they have compiled remains.
 stop_building_ahead() {
     [ -n "$BUILDS_AHEAD" ] || return 0
-    while kill -TERM -- "-$BUILDS_AHEAD" 2>/dev/null; do sleep 0.2; done
+    local tries
+    for tries in {1..50}; do  # ninja first removes the files that it has not finished
+        kill -TERM -- "-$BUILDS_AHEAD" 2>/dev/null || break
+        sleep 0.2
+    done
+    kill -KILL "$BUILDS_AHEAD" -- "-$BUILDS_AHEAD" 2>/dev/null || true
     wait "$BUILDS_AHEAD" 2>/dev/null || true
     BUILDS_AHEAD=""
 }

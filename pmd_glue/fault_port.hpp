@@ -90,8 +90,8 @@ private:
     std::array<double, kFaults> scales_;    ///< by fault: 1 / log(1 - probability), from which draw_gap() computes a gap
     std::array<uint64_t, kFaults> gaps_{};  ///< by fault: number of frames before the next frame that has the fault
     FaultCounts counts_;
-    uint64_t passed_ = 0;           ///< number of frames that pass() moved to `out_`; Held::after refers to it
-    std::vector<Held> held_;        ///< delayed and reordered frames, in order of arrival
+    uint64_t passed_ = 0;     ///< number of frames that pass() moved to `out_` and that forward() sent; Held::after refers to it
+    std::vector<Held> held_;  ///< delayed and reordered frames, in order of arrival
     std::vector<io::TxFrame> out_;  ///< frames to be sent now; the capacity is reserved, so no burst allocates memory
 };
 

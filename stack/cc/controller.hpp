@@ -121,10 +121,11 @@ struct Sent {
     bool fills;           ///< the window is full
 };
 
-/// Returns the largest number of responses for which a READ request of a QP may ask, if the QP may have `reads` outstanding READ
-/// requests. On a far path (far.cpp) it is the smallest number with which the outstanding requests can fill the window, because
-/// the peer sends the responses to a request at once. On other paths there is no limit.
-uint32_t most_per_read(const Controller& c, const State& s, const Limits& l, uint32_t reads);
+/// Returns for how many of the `rest` responses to a READ the next READ request asks, if the QP may have `reads` outstanding READ
+/// requests. On a far path (far.cpp), and until the first round trip of the QP is known, the number is so small that the
+/// outstanding requests just fill the window, because the peer sends the responses to a request at once. On other paths, and with
+/// other policies, a request asks for all responses.
+uint32_t read_part(const Controller& c, const State& s, const Limits& l, uint32_t reads, uint32_t rest);
 
 /// The functions of a policy, one per event; nullptr if the policy ignores the event.
 struct Row {

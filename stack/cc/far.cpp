@@ -78,9 +78,12 @@ uint32_t burst_far(const Controller& c, const State& s, const Turn& t) {
     return std::min(std::max(uint32_t(packets(c) * time / t.round_trip), kLeastBurst), t.quantum);
 }
 
-uint32_t most_per_read(const Controller& c, const State& s, const Limits& l, uint32_t reads) {
-    if (!s.far) return UINT32_MAX;
-    return std::max((window(c, l) + reads - 1) / std::max(reads, 1u), kLeastBurst);
+uint32_t read_part(const Controller& c, const State& s, const Limits& l, uint32_t reads, uint32_t rest) {
+    const bool by_delay = c.policy == Policy::delay || c.policy == Policy::adaptive;
+    if (!by_delay || (!s.far && s.samples != 0)) return rest;
+    const uint32_t fair = std::max((window(c, l) + reads - 1) / std::max(reads, 1u), kLeastBurst);
+    const uint32_t parts = std::max((rest + fair / 2) / fair, 1u);  // of similar length, because each part needs one of `reads`
+    return (rest + parts - 1) / parts;
 }
 
 /// Sets the earliest time of the next turn: at most a round trip later, because a READ may be longer than the window, and because

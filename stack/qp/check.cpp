@@ -65,6 +65,7 @@ const char* check(const Qp& qp) {
     if (const char* wrong = check_waiting(qp.waits_responses, qp, &SlowState::responses)) return wrong;
     if (qp.state != State::rts && qp.state != State::sqd) return nullptr;
     if (const char* wrong = rq.queue.check(rq.window)) return wrong;
+    if (const char* wrong = qp.read_cuts.check(rq.window.acked(), rq.window.highest_sent())) return wrong;
     return check_deadlines(qp);
 }
 

@@ -88,7 +88,7 @@ void skip_acknowledged(Requester& rq, bool overtaken) {
 void responded(Context& ctx, Qp& qp, Psn psn, bool final) {
     Requester& rq = qp.requester;
     const bool overtaken = rq.window.acknowledge(1);
-    if (rq.queue.oldest()->partly && qp.read_cuts.advance(rq.window.acked())) [[unlikely]]
+    if (rq.queue.oldest()->divided && qp.read_cuts.advance(rq.window.acked())) [[unlikely]]
         rq.queue.part_answered();
     if (final) retire(ctx, qp);
     skip_acknowledged(rq, overtaken);
@@ -289,7 +289,8 @@ void receive_read_response(Context& ctx, Qp& qp, const wire::Packet& p) {
     const uint32_t expected = uint32_t(std::min<uint64_t>(qp.mtu, asked_for - offset));
     const bool ends = p.info->has(wire::kLast | wire::kOnly);
     // An opcode out of order fails the QP (IBA 9.7.5.1.6).
-    if (final ? !ends : ends && !r->partly) return fail_send(ctx, qp, WcStatus::bad_resp_err);
+    const bool must_end = final || (r->divided && qp.read_cuts.begins(p.psn + 1));
+    if (must_end ? !ends : ends && !r->partly) return fail_send(ctx, qp, WcStatus::bad_resp_err);
     if (p.payload_length != expected) return fail_send(ctx, qp, WcStatus::loc_len_err);
     const SgeList sges = sges_of(ctx, qp, *r);
     if (sges.scatter(offset, p.payload, p.payload_length)) return responded(ctx, qp, p.psn, final);

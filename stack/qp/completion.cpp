@@ -190,7 +190,9 @@ void raise_srq(Context& ctx, const Srq& srq, abi::AsyncEvent event) {
 }
 
 void report_drained(Context& ctx, Qp& qp) {
-    if (!qp.sqd_pending || !qp.requester.queue.at_oldest()) return;
+    const Requester& rq = qp.requester;
+    // Started messages are finished first (IBA 10.3.1.5). The cursor may be at a message of which only a part was sent.
+    if (!qp.sqd_pending || !rq.queue.at_oldest() || rq.queue.within_message() || rq.window.unanswered() != 0) return;
     qp.sqd_pending = false;
     if (qp.notify_drained) raise(ctx, qp, abi::AsyncEvent::sq_drained);
 }

@@ -146,7 +146,7 @@ Hole unrepeated_request(const Qp& qp, Psn from, Psn end) {
         }
         while (r != nullptr && psn_span(r->first_psn, from) >= r->packets) r = r->next;
         if (r == nullptr) break;
-        const bool begins = !needs_response(r->kind) || from == r->first_psn || (r->partly && qp.read_cuts.begins(from));
+        const bool begins = !needs_response(r->kind) || from == r->first_psn || (r->divided && qp.read_cuts.begins(from));
         if (!begins) {  // the PSN belongs to a response
             from = from + rest_of_request(qp, *r, psn_span(r->first_psn, from));
             continue;

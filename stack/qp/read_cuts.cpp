@@ -20,4 +20,13 @@ bool ReadCuts::advance(Psn acked) {
     return count_ != 0 && cuts_[0] == acked;
 }
 
+const char* ReadCuts::check(Psn acked, Psn sent) const {
+    for (uint32_t i = 0; i < count_; ++i) {
+        if (cuts_[i].distance_from(acked) < 0 || cuts_[i].distance_from(sent) > 0)
+            return "a READ is cut where nothing is outstanding";
+        if (i != 0 && cuts_[i].distance_from(cuts_[i - 1]) <= 0) return "the cuts of READs are not in order";
+    }
+    return nullptr;
+}
+
 }  // namespace roci::qp

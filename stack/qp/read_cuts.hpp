@@ -1,7 +1,7 @@
-// The boundaries between the requests into which a requester divides a long READ. On paths with congestion control, one request
-// for all data would let the peer send all responses at once, which overflows short queues. To the peer, each request is a READ
-// of its own (IBA 9.7.5.1.6 has no limit for the length of a READ). A repeated request must not cross a boundary, because the
-// peer may have executed only the requests before it, and because a duplicate READ must lie within one earlier READ (C9-148).
+// The boundaries between the requests into which a requester divides a long READ. On far paths (cc/far.cpp), one request for all
+// data would let the peer send all responses at once, which overflows short queues. To the peer, each request is a READ of its
+// own. A repeated request must not cross a boundary, because the peer may have executed only the requests before it, and because
+// a duplicate READ must lie within one earlier READ (C9-148).
 #pragma once
 
 #include <array>
@@ -25,6 +25,8 @@ public:
     /// because the request behind it may be repeated. Returns true if there is one, so that a request is completely answered.
     bool advance(Psn acked);
     void clear() { count_ = 0; }
+    /// Returns a description of a violated invariant, or nullptr. [acked, sent) are the unacknowledged PSNs that were ever sent.
+    const char* check(Psn acked, Psn sent) const;
 
 private:
     /// A QP has at most 16 outstanding READ requests (max_rd_atomic), and one more boundary is at the oldest PSN.

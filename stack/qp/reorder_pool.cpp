@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <new>
 
 #include "qp/state.hpp"
@@ -61,7 +62,7 @@ void ReturnedFrames::add(KeptFrame* frame) noexcept {
     } else {
         if (count_ == kBurst || frame->port != port_) flush();
         port_ = frame->port;
-        frames_[count_++] = frame->lent;
+        std::construct_at(frames() + count_++, frame->lent);
     }
     pool_.frames_.give_back(frame);
 }
@@ -69,7 +70,7 @@ void ReturnedFrames::add(KeptFrame* frame) noexcept {
 void ReturnedFrames::flush() noexcept {
     if (count_ == 0) return;
     ReorderPool::Lender& lender = pool_.lenders_[port_];
-    lender.port->rx_free(frames_.data(), count_);
+    lender.port->rx_free(frames(), count_);
     lender.left += count_;
     count_ = 0;
 }

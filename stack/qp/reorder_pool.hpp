@@ -120,11 +120,12 @@ public:
 
 private:
     static constexpr uint32_t kBurst = 32;
+    io::RxFrame* frames() { return reinterpret_cast<io::RxFrame*>(frames_.data()); }
     void flush() noexcept;
 
     ReorderPool& pool_;
     uint32_t port_ = 0, count_ = 0;
-    std::array<io::RxFrame, kBurst> frames_;
+    alignas(io::RxFrame) std::array<std::byte, kBurst * sizeof(io::RxFrame)> frames_;  // not initialised, which would cost more
 };
 
 /// A frame that was reported as missing and has arrived since. If the frame arrives a second time, the first copy was only

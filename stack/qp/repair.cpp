@@ -17,8 +17,8 @@ constexpr uint8_t kMostCreeps = 6;  // limit of Repair::creeps; a repair repeats
 constexpr uint8_t kFirstGoBacks = 4, kMostTrials = 5;
 constexpr uint8_t kMostProbeDoublings = 10, kProbesToNarrow = 2;
 
-/// Returns the number of PSNs to send again for the oldest request. A repeated READ request covers all remaining responses. If
-/// the first request was lost, a peer would execute a shorter request as a different READ.
+/// Returns the number of PSNs to send again for the oldest request. A repeated READ request covers all its remaining responses.
+/// If the first request was lost, a peer would execute a shorter request as a different READ.
 uint32_t whole_request(const Qp& qp) {
     const SendRecord& r = *qp.requester.queue.oldest();
     return needs_response(r.kind) ? rest_of_request(qp, r, psn_span(r.first_psn, qp.requester.window.acked())) : 1;

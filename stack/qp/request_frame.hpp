@@ -79,7 +79,7 @@ inline bool from_memory(const abi::SendWqe& w) {
     return seal(w, start, path, payload, length);
 }
 
-/// Fills in the RETH of a READ request for the packets of `part`. A repeated request covers all data from the first missing
+/// Fills in the RETH of a READ request for the packets of `part`. A repeated request covers its data from the first missing
 /// byte on, or only the missing packets. All requests for a packet get responses with the same PSN (C9-148).
 inline void fill_read(const Qp& qp, const abi::SendWqe& w, const SendRecord& r, PacketPart part, wire::TransportHeaders& h) {
     const uint64_t offset = uint64_t(part.packet) << qp.mtu_shift;

@@ -167,13 +167,13 @@ struct Repeated {
     const uint32_t rest = rest_of_request(qp, r, rq.queue.packet());
     if (cc::rests(rq.congestion) || rq.window.repeats() || qp.read_cuts.full()) [[likely]]
         return rest;
-    return std::min(rest, cc::most_per_read(rq.congestion, qp.adaptation, ctx.limits(qp), qp.max_rd_atomic));
+    return cc::read_part(rq.congestion, qp.adaptation, ctx.limits(qp), qp.max_rd_atomic, rest);
 }
 
 /// Called when a request for a part of a READ was sent for the first time, and a further request must follow.
 [[gnu::noinline]] void cut_read(Qp& qp, SendRecord& r) {
     qp.read_cuts.add(qp.requester.window.next());
-    r.partly = true;
+    r.divided = true;
     qp.requester.queue.count_part();
     ++qp.requester.next_ssn;
 }
@@ -190,9 +190,10 @@ struct Repeated {
     return Step::done;
 }
 
-/// Requests missing responses of one READ or atomic again. If no missing response is left to request, sends again the request
-/// that a kept NAK reports as missing. A part of a READ may be requested separately, because the peer has answered later packets
-/// and has therefore executed the READ. A peer that had not executed the READ would treat the part as a new, shorter READ.
+/// Requests missing responses to one READ request or atomic again. If no missing response is left to request, sends again the
+/// request that a kept NAK reports as missing. A part of a READ may be requested separately, because the peer has answered later
+/// packets and has therefore executed the READ. A peer that had not executed the READ would treat the part as a new, shorter
+/// READ.
 Step request_missing(Context& ctx, Qp& qp, Repeated& repeated) {
     Requester& rq = qp.requester;
     Missing& m = qp.reorder->missing;
@@ -208,7 +209,7 @@ Step request_missing(Context& ctx, Qp& qp, Repeated& repeated) {
     if (r == nullptr) return Step::fault;
     const uint32_t packet = psn_span(r->first_psn, hole.first);
     if (request && needs_response(r->kind)) hole.length = rest_of_request(qp, *r, packet);
-    r->partly = r->partly || (needs_response(r->kind) && packet + hole.length != r->packets);
+    r->partly = r->partly || (needs_response(r->kind) && hole.length != rest_of_request(qp, *r, packet));
     const Step step = transmit_again(ctx, qp, *r, {packet, hole.length}, repeated);
     if (step != Step::done) return step;
     m.request = m.request && !request;
@@ -261,15 +262,15 @@ Step send_repair(Context& ctx, Qp& qp, Repeated& repeated) {
     if (needs_response(r->kind)) {
         part.psns = rest_of_request(qp, *r, part.packet);
         if (answered) part.psns = std::min(part.psns, rq.window.repair_left());
-        r->partly = r->partly || part.packet + part.psns != r->packets;
+        r->partly = r->partly || part.psns != rest_of_request(qp, *r, part.packet);
     }
     const Step step = transmit_again(ctx, qp, *r, part, repeated);
     if (step == Step::done) rq.window.repaired(std::min(part.psns, rq.window.repair_left()));
     return step;
 }
 
-/// Sends packets that are treated as lost, up to `quantum` frames. If the QP is paced, up to about `quantum` PSNs, because the
-/// responses to repeated READs, too, must not arrive at the bottleneck in long bursts.
+/// Sends packets that are treated as lost: up to `quantum` frames, or, if the QP is paced, requests until `quantum` PSNs are
+/// used. The PSNs of a repeated READ request are those of its responses.
 Repeated send_repairs(Context& ctx, Qp& qp, uint32_t quantum, bool paced) {
     Requester& rq = qp.requester;
     Repeated sent;
@@ -377,14 +378,14 @@ uint32_t send_requests(Context& ctx, Qp& qp, uint32_t quantum) {
     turn.uncounted = rq.queue.cursor();
     turn.most = most_in_flight(ctx, qp);
     Step step = Step::done;
-    while (sent < quantum && may_send(ctx, qp)) {
+    // The responses to READs, too, must not arrive at the bottleneck in long bursts.
+    const auto left = [&] { return !paced || repairs.psns + psn_span(first_new, rq.window.next()) < quantum; };
+    while (sent < quantum && left() && may_send(ctx, qp)) {
         if (rq.queue.all_sent() && (qp.state != State::rts || !fetch(qp, quantum - sent))) break;
         SendRecord& r = *rq.queue.current();
         step = take_step(ctx, qp, r, turn);
         if (step != Step::done) break;
         ++sent;
-        // The responses to READs, too, must not arrive at the bottleneck in long bursts.
-        if (paced && repairs.psns + psn_span(first_new, rq.window.next()) >= quantum) break;
     }
     if (sent != 0) count_sent(ctx, qp, turn);
     if (step == Step::fault) [[unlikely]] {

@@ -27,7 +27,8 @@ struct alignas(64) SendRecord {
         0;                  ///< READ or atomic: number of requests that were sent and are not answered; only SendQueue writes it
     bool executed = false;  ///< local operation that was executed; retransmission does not repeat the operation
     bool takes_recv = false;
-    bool partly = false;  ///< READ that was divided, or of which a part was requested again; a Last packet may end a part
+    bool divided = false;  ///< READ that was divided into several requests (read_cuts.hpp)
+    bool partly = false;   ///< READ of which a part was requested again; a Last packet may end that part
     abi::WcOpcode wc = abi::WcOpcode::send;
     SendRecord* next = nullptr;  ///< the record that was posted next
 };

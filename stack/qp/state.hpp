@@ -224,7 +224,7 @@ static_assert(offsetof(Qp, state) == 128 && offsetof(Qp, path) == 192 && sizeof(
 
 /// Returns the number of PSNs from `packet` of a READ or atomic to the end of the request that contains this packet.
 inline uint32_t rest_of_request(const Qp& qp, const SendRecord& r, uint32_t packet) {
-    if (!r.partly) return r.packets - packet;
+    if (!r.divided) return r.packets - packet;
     const Psn at = r.first_psn + packet;
     return psn_span(at, qp.read_cuts.end_of_request(at, r.first_psn + r.packets));
 }

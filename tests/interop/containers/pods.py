@@ -35,9 +35,9 @@ LIMITS = ('nofile=1024:1024', 'nproc=1024:1024')
 
 def why_not():
     """Returns what this machine needs to run the containers but does not have, or ''."""
-    for tool in ('podman', 'crun', 'ucx_perftest', 'rping', 'fi_info'):
+    for tool in ('podman', 'crun', 'busybox', 'ucx_perftest', 'rping', 'fi_info'):
         if not shutil.which(tool):
-            return f'{tool} is not installed (apt-get install podman crun ucx-utils)'
+            return f'{tool} is not installed (apt-get install podman crun busybox-static ucx-utils)'
     return hosts.why_not() or podman_refuses()
 
 
@@ -49,9 +49,12 @@ def podman_refuses():
     """Returns the message of podman if this machine cannot run even a container that contains only /bin/true, or ''."""
     with tempfile.TemporaryDirectory(prefix='roci-trial-') as root:
         pathlib.Path(root, 'bin').mkdir()
-        shutil.copy('/bin/busybox', pathlib.Path(root, 'bin/true'))
+        shutil.copy(shutil.which('busybox'), pathlib.Path(root, 'bin/true'))
         trial = ['podman', 'run', '--rm', '--rootfs', '--cgroups=disabled', '--runtime', 'crun', *ulimits(), '--network', 'none', root, '/bin/true']
-        done = subprocess.run(['unshare', '--mount', 'sh', '-c', PODMAN, 'sh', '', *trial], capture_output=True, text=True, check=False)
+        try:
+            done = subprocess.run(['unshare', '--mount', 'sh', '-c', PODMAN, 'sh', '', *trial], capture_output=True, text=True, check=False, timeout=60)
+        except subprocess.TimeoutExpired:
+            return 'podman did not end a container within 60 s'
     return f'podman runs no container here: {done.stderr[-300:]}' if done.returncode != 0 else ''
 
 

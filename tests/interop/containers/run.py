@@ -4,7 +4,7 @@
 Each container has no capability, the default seccomp profile, and its own rocid (`roci up`). The cases of views.py run containers that
 get devices from a sidecar container or from the machine.
 
-    tests/interop/containers/run.py [--only TEXT] [--list]
+    tests/interop/containers/run.py [--quick] [--only TEXT] [--list]
 
 Prints PASS or FAIL per case. Ends with `N passed, N failed, N skipped`. Needs podman, crun and network namespaces (root).
 """
@@ -101,9 +101,12 @@ def run_cases(pair, chosen):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('--only', default='', metavar='TEXT', help='run only cases whose name contains TEXT, and `roci up` before other cases of its form')
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument('--quick', action='store_true', help='leave out the cases that move gigabytes, as CI does')
+    size.add_argument('--full', action='store_true', help='run all cases (the default)')
     parser.add_argument('--list', action='store_true', help='print the names of the cases and stop')
     options = parser.parse_args()
-    forms = [(form, [case for case in cases if options.only in case[0]]) for form, cases in [(pods.Pods, CASES), *views.FORMS]]
+    forms = [(form, [case for case in cases if options.only in case[0]]) for form, cases in [(pods.Pods, CASES), *views.FORMS] if not (options.quick and form is views.Strangers)]
     if forms[0][1] and CASES[1] not in forms[0][1]:
         forms[0][1].insert(0, CASES[1])
     forms = [(form, chosen) for form, chosen in forms if chosen]
