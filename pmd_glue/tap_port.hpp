@@ -9,9 +9,9 @@
 #include <memory>
 #include <string>
 
+#include "base/time_source.hpp"
 #include "io/port.hpp"
 #include "tap_filter.hpp"
-#include "base/time_source.hpp"
 
 namespace roci::pmd {
 

@@ -15,7 +15,8 @@ public:
         world_.net().spread_by_chance(plan_.spread_by_chance);
         world_.net().set_watch([this](const Sent& s) { watch(s); });
         for (uint32_t h = 0; plan_.far && h < world_.hosts(); ++h)
-            for (uint32_t d = 0; d < plan_.world.devices; ++d) world_.net().link(world_.host(h).endpoint(d)).latency = kFarLatency;
+            for (uint32_t d = 0; d < plan_.world.devices; ++d)
+                world_.net().link(world_.host(h).endpoint(d)).latency = kFarLatency;
         result_.summary = plan_.text();
     }
 

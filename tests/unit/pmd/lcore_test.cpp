@@ -13,9 +13,9 @@
 #include <functional>
 #include <thread>
 
+#include "base/time_source.hpp"
 #include "io/event.hpp"
 #include "pmd_glue/lcore_loop.hpp"
-#include "base/time_source.hpp"
 
 namespace roci::pmd {
 namespace {
