@@ -48,7 +48,7 @@ stop_building_ahead() {
         kill -TERM -- "-$BUILDS_AHEAD" 2>/dev/null || break
         sleep 0.2
     done
-    kill -KILL "$BUILDS_AHEAD" -- "-$BUILDS_AHEAD" 2>/dev/null || true
+    kill -KILL -- "$BUILDS_AHEAD" "-$BUILDS_AHEAD" 2>/dev/null || true
     wait "$BUILDS_AHEAD" 2>/dev/null || true
     BUILDS_AHEAD=""
 }

@@ -62,7 +62,7 @@ dev_test() {
     step "conformance: rdma-core's Python suite" python3 tests/conformance/pyverbs/run.py
     step "conformance: Debian's programs over rocid" python3 tests/conformance/run.py "$full"
     step "wire truth: tshark, ICRC, Soft-RoCE" python3 tests/interop/wire/wire_truth.py
-    [ -n "$quick" ] || build_ahead  # these suites need less than half of the CPU time
+    [ -n "$quick" ] || build_ahead  # these suites leave much of the CPU time unused
     step "interop: addresses and neighbours, live" python3 tests/interop/addresses/run.py
     step "interop: the kernel's Soft-RoCE in a guest" python3 tests/interop/rxe/run.py "$full"
     step "interop: NICs, an IOMMU and systemd in a guest" python3 tests/interop/nic/run.py "$full"

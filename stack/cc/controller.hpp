@@ -121,10 +121,10 @@ struct Sent {
     bool fills;           ///< the window is full
 };
 
-/// Returns for how many of the `rest` responses to a READ the next READ request asks, if the QP may have `reads` outstanding READ
-/// requests. On a far path (far.cpp), and until the first round trip of the QP is known, the number is so small that the
-/// outstanding requests just fill the window, because the peer sends the responses to a request at once. On other paths, and with
-/// other policies, a request asks for all responses.
+/// Returns the number of responses that the next READ request covers. `rest` responses to the READ were not requested yet, and
+/// the QP may have `reads` outstanding READ requests. On a far path (far.cpp), `reads` requests of this size fill the window: the
+/// peer sends all responses to a request at once, so larger requests would cause longer bursts. The same applies until the QP has
+/// measured a round trip. On other paths, and with other policies, the request covers all `rest` responses.
 uint32_t read_part(const Controller& c, const State& s, const Limits& l, uint32_t reads, uint32_t rest);
 
 /// The functions of a policy, one per event; nullptr if the policy ignores the event.

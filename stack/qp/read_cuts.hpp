@@ -1,7 +1,7 @@
-// The boundaries between the requests into which a requester divides a long READ. On far paths (cc/far.cpp), one request for all
-// data would let the peer send all responses at once, which overflows short queues. To the peer, each request is a READ of its
-// own. A repeated request must not cross a boundary, because the peer may have executed only the requests before it, and because
-// a duplicate READ must lie within one earlier READ (C9-148).
+// The boundaries between the requests into which a requester divides a long READ. On far paths (cc/far.cpp), a peer that got one
+// request for all data would send all responses at once, which overflows short queues. To the peer, each request is a READ of its
+// own. A repeated request must not cross a boundary. The peer may have executed only the requests before the boundary. Also,
+// Soft-RoCE drops a duplicate READ that does not lie within one earlier READ.
 #pragma once
 
 #include <array>

@@ -21,8 +21,8 @@ KeptFrame* take_out(const Context& ctx, Backlog& b, Psn psn) {
     return k;
 }
 
-/// Prefetches the next two kept frames: the payload of the first, and the packet of the second. Their bytes have left the cache
-/// since they arrived.
+/// Prefetches the next two kept frames: the payload of the first, and the packet of the second. Their bytes may have left the
+/// cache since they arrived.
 void prefetch_next(const Context& ctx, const Backlog& b) {
     if (b.count == 0) return;
     const uint8_t* payload = place(ctx, b, b.first)->packet.payload;

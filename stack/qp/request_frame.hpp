@@ -21,7 +21,8 @@ struct Begun {
     const wire::PathTemplate* path = nullptr;
 };
 
-/// The headers of the last Middle packet. They are valid for all Middle packets of `message`.
+/// The headers of the Middle packet that was built last. All Middle packets of `message` have these headers, except for PSN and
+/// ACK request.
 struct RepeatedFrame {
     const SendRecord* message = nullptr;
     wire::RepeatedHeaders headers;

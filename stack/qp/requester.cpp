@@ -190,8 +190,8 @@ struct Repeated {
     return Step::done;
 }
 
-/// Requests missing responses to one READ request or atomic again. If no missing response is left to request, sends again the
-/// request that a kept NAK reports as missing. A part of a READ may be requested separately, because the peer has answered later
+/// Requests the missing responses to one READ request or atomic again. If all of them were requested already, sends the request
+/// that a kept NAK reports as missing. A part of a READ may be requested separately, because the peer has answered later
 /// packets and has therefore executed the READ. A peer that had not executed the READ would treat the part as a new, shorter
 /// READ.
 Step request_missing(Context& ctx, Qp& qp, Repeated& repeated) {
@@ -224,9 +224,9 @@ Step request_missing(Context& ctx, Qp& qp, Repeated& repeated) {
 /// Sends again the next packet that the peer's loss report names as missing.
 Step repeat_reported_one(Context& ctx, Qp& qp, Repeated& repeated) {
     Requester& rq = qp.requester;
-    Asked& known = qp.reorder->reports.repeated;
+    Asked& already = qp.reorder->reports.repeated;
     const Psn from = rq.window.repair_next();
-    const Hole hole = known.full() ? Hole{} : unrepeated_request(qp, from, from + rq.window.repair_left());
+    const Hole hole = already.full() ? Hole{} : unrepeated_request(qp, from, from + rq.window.repair_left());
     if (hole.length == 0) {
         rq.window.repaired(rq.window.repair_left());
         return Step::skipped;
@@ -236,7 +236,7 @@ Step repeat_reported_one(Context& ctx, Qp& qp, Repeated& repeated) {
     const PacketPart part{packet, needs_response(r->kind) ? rest_of_request(qp, *r, packet) : 1};
     const Step step = transmit_again(ctx, qp, *r, part, repeated);
     if (step != Step::done) return step;
-    known.add_next(hole.first, rq.window.highest_sent(), ctx.now);
+    already.add_next(hole.first, rq.window.highest_sent(), ctx.now);
     rq.window.repaired(std::min(psn_span(from, hole.first) + part.psns, rq.window.repair_left()));
     return step;
 }

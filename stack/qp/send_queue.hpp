@@ -23,8 +23,8 @@ struct alignas(64) SendRecord {
     WorkKind kind = WorkKind::none;
     abi::WcStatus fault = abi::WcStatus::success;  ///< local fault; reported when the record is the oldest
     bool signaled = false, fence = false;
-    uint8_t outstanding =
-        0;                  ///< READ or atomic: number of requests that were sent and are not answered; only SendQueue writes it
+    /// READ or atomic: number of requests that were sent and are not answered. Only SendQueue writes this field.
+    uint8_t outstanding = 0;
     bool executed = false;  ///< local operation that was executed; retransmission does not repeat the operation
     bool takes_recv = false;
     bool divided = false;  ///< READ that was divided into several requests (read_cuts.hpp)

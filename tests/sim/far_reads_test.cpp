@@ -111,8 +111,8 @@ TEST_F(FarReads, RepeatedRequestsDoNotCrossTheBoundaries) {
     }
 }
 
-/// A peer counts each request in its MSN, from which the requester computes its end-to-end credits. If the requester did not
-/// count the requests of a divided READ, it would send more SENDs than the peer has receives. Without credits, a requester may
+/// The peer's MSN counts each READ request. The requester computes its end-to-end credits from this MSN. A requester that counted
+/// a divided READ as one request would send more SENDs than the peer has receives. Without credits, a requester may
 /// send one SEND (IBA 9.7.7.2.5), so a few RNR NAKs come also after a short READ.
 TEST_F(FarReads, TheRequestsOfADividedReadCountForTheCredits) {
     join_far(16);
@@ -188,7 +188,7 @@ TEST_F(FarReads, TheSendQueueIsDrainedAfterTheWholeRead) {
     EXPECT_EQ(first_wrong(a.mr.data(), kMiB, 5), -1);
 }
 
-/// The first READ of a QP is divided, too, because nothing is known about the path.
+/// The first READ of a QP is divided, too, because the QP has not measured a round trip.
 TEST_F(FarReads, TheFirstReadOfAQpIsDivided) {
     PathOptions path;
     path.mtu = 3;
