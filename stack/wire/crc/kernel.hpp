@@ -46,7 +46,7 @@ extern const Kernel kVpclmul512, kVpclmul256, kPclmul;
 extern const Kernel kPmull, kArmCrc;
 #endif
 
-/// Returns all kernels of this architecture, in order of preference. The last kernel runs on every processor.
+/// Returns all kernels of this architecture, usually the fastest first. The last kernel runs on every processor.
 std::span<const Kernel* const> kernels();
 
 /// Returns true if the kernel computes correct CRCs and copies for messages of many lengths. The lengths cover all code paths of
@@ -56,11 +56,17 @@ bool self_test(const Kernel& kernel);
 struct Choice {
     const Kernel* kernel = nullptr;
     const Kernel* failed = nullptr;  ///< the first kernel that this processor supports and that failed its self-test
+    const Kernel* slow = nullptr;    ///< the first usable kernel, if `kernel` is another one because it is much faster
     bool unknown_name = false;       ///< `wanted` names no kernel, or a kernel that is unsupported or failed its self-test
 };
+/// Time that a kernel takes for the same message as other kernels, in any unit.
+using Time = uint64_t(const Kernel& kernel);
+/// Returns the least time of a few runs, in units of the processor's time stamp counter.
+Time measured_time;
 /// Chooses the kernel `wanted` if that kernel is supported and passes its self-test. Otherwise chooses the first kernel of
-/// `from` that is supported and passes its self-test.
-Choice choose(std::span<const Kernel* const> from, std::string_view wanted);
+/// `from` that is supported and passes its self-test. A later kernel that takes less than 3/4 of its time replaces it: an
+/// emulated processor may have carry-less multiplication that is slower than a table.
+Choice choose(std::span<const Kernel* const> from, std::string_view wanted, Time* time = measured_time);
 
 /// Returns the choice from kernels(). The wanted kernel is the value of the environment variable ROCI_CRC. The choice is made
 /// once, before main().

@@ -38,5 +38,11 @@ TEST(IcrcKernel, TheTableIsSaidToBeSlowUnlessItIsWanted) {
     EXPECT_TRUE(icrc_warnings({.kernel = &wire::crc::kTable}, "table").empty());
 }
 
+TEST(IcrcKernel, OneThatIsSlowerIsNamed) {
+    const auto lines = icrc_warnings({.kernel = &wire::crc::kTable, .slow = &kGood}, "");
+    ASSERT_EQ(lines.size(), 1u);
+    EXPECT_NE(lines[0].find("ICRC by table: good is slower"), std::string::npos) << lines[0];
+}
+
 }  // namespace
 }  // namespace roci::rocid

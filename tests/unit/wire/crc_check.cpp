@@ -1,6 +1,6 @@
 // Compares every CRC kernel of the processor with a bitwise CRC-32. This program uses no library, so it also runs on emulated
 // processors.
-//   crc_check EXPECTED: the kernels that must be available, separated by commas; the first one must be the chosen one
+//   crc_check EXPECTED: the kernels that must be available, separated by commas
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -41,7 +41,7 @@ int main(int argc, char** argv) {
         names += (names.empty() ? "" : ",") + std::string(k->name);
         good = right(*k) && good;
     }
-    good = good && chosen().kernel != nullptr && chosen().failed == nullptr && names.starts_with(chosen().kernel->name);
+    good = good && chosen().kernel != nullptr && chosen().failed == nullptr && names.find(chosen().kernel->name) != names.npos;
     std::printf("%s: %s\n", names.c_str(), good ? "right" : "WRONG");
     return good && argc == 2 && names == argv[1] ? 0 : 1;
 }

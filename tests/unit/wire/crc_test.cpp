@@ -230,23 +230,46 @@ uint32_t copies_one_byte_less(uint32_t state, uint8_t* head, uint32_t length, co
 uint32_t not_to_be_run(uint32_t, const uint8_t*, size_t, const Mask&) { std::abort(); }
 
 constexpr Kernel kFirst{"first", crc_by_table, copying_by_table, always},
-    kWrong{"wrong", wrong_when_long, copying_by_table, always},
+    kSecond{"second", crc_by_table, copying_by_table, always}, kWrong{"wrong", wrong_when_long, copying_by_table, always},
     kHalfCopy{"half copy", crc_by_table, copies_one_byte_less, always},
     kMaskless{"maskless", wrong_under_a_mask, copying_by_table, always},
     kForeign{"foreign", not_to_be_run, copying_by_table, never};
 
+uint64_t equal(const Kernel&) { return 1; }
+
 TEST(CrcChoice, TakesTheFirstThatTheProcessorHas) {
     const Kernel* from[] = {&kForeign, &kFirst, &kTable};
-    const Choice c = choose(from, "");
+    const Choice c = choose(from, "", equal);
     EXPECT_EQ(c.kernel, &kFirst);
     EXPECT_EQ(c.failed, nullptr);
+    EXPECT_EQ(c.slow, nullptr);
     EXPECT_FALSE(c.unknown_name);
+}
+
+TEST(CrcChoice, TakesALaterOneOnlyIfItIsMuchFaster) {
+    const Kernel* from[] = {&kForeign, &kFirst, &kSecond, &kTable};
+    const auto a_little = [](const Kernel& k) { return uint64_t{&k == &kFirst ? 100u : &k == &kSecond ? 75u : 90u}; };
+    EXPECT_EQ(choose(from, "", a_little).kernel, &kFirst);
+    EXPECT_EQ(choose(from, "", a_little).slow, nullptr);
+    const auto falling = [](const Kernel& k) { return uint64_t{&k == &kFirst ? 100u : &k == &kSecond ? 74u : 50u}; };
+    EXPECT_EQ(choose(from, "", falling).kernel, &kTable);
+    EXPECT_EQ(choose(from, "", falling).slow, &kFirst);
+    EXPECT_EQ(choose(from, "first", falling).kernel, &kFirst) << "the user wants it";
+}
+
+TEST(CrcChoice, NeverTakesAFastOneThatIsWrong) {
+    const Kernel* from[] = {&kFirst, &kWrong};
+    EXPECT_EQ(choose(from, "", [](const Kernel& k) { return uint64_t{&k == &kFirst ? 100u : 1u}; }).kernel, &kFirst);
+}
+
+TEST(CrcChoice, MeasuresATimeOfEveryKernel) {
+    for (const Kernel* k : supported()) EXPECT_GT(measured_time(*k), 0) << k->name;
 }
 
 TEST(CrcChoice, LeavesOutWhatFailsItsSelfTestAndSaysSo) {
     for (const Kernel* bad : {&kWrong, &kMaskless, &kHalfCopy}) {
         const Kernel* from[] = {bad, &kTable};
-        const Choice c = choose(from, "");
+        const Choice c = choose(from, "", equal);
         EXPECT_EQ(c.kernel, &kTable);
         EXPECT_EQ(c.failed, bad);
     }
@@ -261,7 +284,7 @@ TEST(CrcChoice, TakesWhatIsWanted) {
 TEST(CrcChoice, SaysIfTheWantedOneCannotRun) {
     const Kernel* from[] = {&kForeign, &kWrong, &kFirst, &kTable};
     for (const char* wanted : {"foreign", "wrong", "no such"}) {
-        const Choice c = choose(from, wanted);
+        const Choice c = choose(from, wanted, equal);
         EXPECT_TRUE(c.unknown_name) << wanted;
         EXPECT_EQ(c.kernel, &kFirst) << wanted;
     }
@@ -269,7 +292,7 @@ TEST(CrcChoice, SaysIfTheWantedOneCannotRun) {
 
 TEST(CrcChoice, OfNothingThatWorksIsNothing) {
     const Kernel* from[] = {&kForeign, &kWrong};
-    EXPECT_EQ(choose(from, "").kernel, nullptr);
+    EXPECT_EQ(choose(from, "", equal).kernel, nullptr);
 }
 
 TEST(CrcChoice, EveryKernelOfThisProcessorPassesItsSelfTest) {
