@@ -44,21 +44,6 @@ bool same_flow(const uint8_t* a, const uint8_t* b, bool ipv4) {
     return std::memcmp(a, b, 4) == 0 && a[7] == b[7] && std::memcmp(a + 8, b + 8, 32) == 0;
 }
 
-/// Returns true if the opcode of the frame has the property `flag` (wire::OpcodeFlags).
-bool has(const io::TxFrame& f, uint32_t flag) { return is_udp(f) && wire::opcode_info(f.data[layout_of(f).bth]).has(flag); }
-
-/// Moves an ACK at the front behind the requests that follow it. Only the last segment of a datagram may be shorter than the
-/// other segments, so the ACK can share a datagram with longer requests only if the ACK follows them. A program that answers each
-/// message then causes one datagram per answer instead of two. The order of an ACK and a request has no meaning, because the
-/// receiver of the ACK is the peer's requester, and the receiver of the request is the peer's responder. The ACK passes no
-/// response, because responses and ACKs must stay in PSN order (IBA 9.7.5.1.2).
-void put_ack_last(io::TxFrame* frames, unsigned count) {
-    if (count < 2 || frames[0].length >= frames[1].length || !has(frames[0], wire::kAck)) return;
-    unsigned end = 1;
-    while (end < count && frames[end].length == frames[1].length && has(frames[end], wire::kRequest)) ++end;
-    std::rotate(frames, frames + 1, frames + end);
-}
-
 Gid source_of(const uint8_t* l3, bool ipv4) {
     if (ipv4) return Gid::from_ipv4(l3 + 12);
     Gid g;
@@ -238,7 +223,6 @@ unsigned UdpSender::submit(io::TxFrame* frames, unsigned groups, unsigned end) {
 
 unsigned UdpSender::send(io::TxFrame* frames, unsigned count) {
     count = std::min(count, kFrames);
-    if (segments_) put_ack_last(frames, count);
     unsigned groups = 0;
     for (unsigned i = 0; i < count; ++i) {
         if (groups != 0 && joins(groups_[groups - 1], frames, i, count)) {

@@ -220,6 +220,15 @@ bool Engine::Impl::holds_ack(qp::Qp& qp) {
     return false;
 }
 
+/// Sends an ACK that was held back, before the answer leaves. The program may have posted the answer after the responder's turn
+/// in this round. If the answer passed the ACK, the peer's program would get the completion of its receive before the completion
+/// of its send. The number of frames that the function sends is added to the result of the turn.
+uint32_t Engine::Impl::send_held_ack(qp::Qp& qp) {
+    qp.answers = false;
+    qp.held_rounds = 0;
+    return qp::send_responses(ctx, qp, 1);
+}
+
 /// Sends the responses of the responders in the run queue. Responders are served before requesters, because the QPs that
 /// received requests in the previous round are still in the caches. While requesters wait, responders get at most half of the
 /// frames and half of the cost of a round. Otherwise the long responses to one user's READs would leave little time for the
@@ -259,7 +268,8 @@ uint32_t Engine::Impl::serve(qp::Qp& qp, uint32_t most) {
         return qp.requester.queue.tail() + qp.rq_cursor.consumed - before;
     }
     const bool works = qp.has_work && !qp::all_requests_sent(qp);
-    const uint32_t sent = works ? qp::send_requests(ctx, qp, most) : 0;
+    uint32_t sent = works && qp.held_rounds != 0 && qp::has_requests(ctx, qp) ? send_held_ack(qp) : 0;
+    if (works) sent += qp::send_requests(ctx, qp, most);
     qp::report_drained(ctx, qp);
     return sent;
 }

@@ -48,6 +48,36 @@ TEST_F(HeldAcks, TheAckLeavesWithTheAnswer) {
     EXPECT_EQ(acks[0], answers[0]);
 }
 
+// The program posts its answer in the middle of a round, at any time at which the responses to READs need transmit buffers. One
+// of these times is after the responder has held back the ACK again, and before the turn of the requester that sends the answer.
+TEST_F(HeldAcks, AnAnswerThatIsPostedDuringARoundDoesNotPassTheAck) {
+    Qp &reader = a.qp(), &read = b.qp();
+    connect(a.client, reader, b.client, read, {});
+    join();
+    for (int time = 0; time < 10; ++time) {
+        SCOPED_TRACE(time);
+        pass(b, qb, a, qa);
+        ASSERT_TRUE(a.client.post_recv(qa, 4, {a.sge(0, 64)}));
+        ASSERT_TRUE(a.client.post_send(reader, a.rdma(WrOpcode::rdma_read, 9, 100, 900'000, b.mr.address() + 100, b.mr.rkey)));
+        world.net().clear_capture();
+        pass(a, qa, b, qb);
+        int allocations = 0;
+        world.net().set_on_alloc([&] {
+            if (allocations++ != time) return;
+            EXPECT_TRUE(b.client.post_send(qb, b.send(6, 0, 64)));
+        });
+        world.run_idle();
+        world.net().set_on_alloc({});
+        a.poll_all();
+        ASSERT_GT(allocations, time);
+        std::vector<Operation> order;
+        for (const Sent& s : world.net().capture())
+            if (s.from == world.host(1).endpoint(0) && s.packet.dest_qp == Qpn{qa.qpn})
+                order.push_back(wire::operation_of(s.packet.opcode));
+        EXPECT_EQ(order, (std::vector{Operation::ack, Operation::send_only}));
+    }
+}
+
 TEST_F(HeldAcks, WithoutAnAnswerTheAckLeavesAfterAFewRounds) {
     converse();
     const Nanos received = world.now();

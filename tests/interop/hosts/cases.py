@@ -66,10 +66,10 @@ def result(output):
 
 MATRIX = [
     'ibv_rc_pingpong -c -n 200', 'ibv_uc_pingpong -n 200 -s 1024', 'ibv_ud_pingpong -n 200 -s 1024', 'ibv_srq_pingpong -n 200',
-    'ib_send_bw -a -n 20', 'ib_write_bw -a -n 20', 'ib_read_bw -a -n 20', 'ib_send_lat -n 200', 'ib_write_lat -n 200', 'ib_read_lat -n 200',
+    'ib_send_bw -a -n 20', 'ib_write_bw -a -n 20', 'ib_read_bw -a -n 20', 'ib_send_lat -n 200', 'ib_send_lat -e -n 1000', 'ib_write_lat -n 200', 'ib_read_lat -n 200',
     'ib_atomic_lat -n 200', 'ib_write_bw -s 4096 -n 500 -q 16', 'ib_send_bw -c UD -s 1024 -n 200 -r 512',
 ]
-QUICK = {'ibv_rc_pingpong -c -n 200', 'ib_send_bw -a -n 20', 'ib_write_bw -a -n 20', 'ib_read_bw -a -n 20', 'ib_send_lat -n 200',
+QUICK = {'ibv_rc_pingpong -c -n 200', 'ib_send_bw -a -n 20', 'ib_write_bw -a -n 20', 'ib_read_bw -a -n 20', 'ib_send_lat -n 200', 'ib_send_lat -e -n 1000',
          'ib_write_bw -s 4096 -n 500 -q 16'}
 
 QUICKER = {'ib_send_bw -a -n 20': 'ib_send_bw -s 65536 -n 200', 'ib_write_bw -a -n 20': 'ib_write_bw -a -n 5', 'ib_read_bw -a -n 20': 'ib_read_bw -s 65536 -n 200'}

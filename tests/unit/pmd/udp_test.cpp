@@ -32,7 +32,7 @@ constexpr MacAddress kMac{{0x02, 0, 0, 0, 0, 1}};
 constexpr uint8_t kHere[4] = {127, 79, 1, 1}, kThere[4] = {127, 79, 1, 2};
 constexpr uint32_t kBth = wire::kEthLength + wire::kIpv4Length + wire::kUdpLength;
 
-constexpr uint8_t kSendOnly = 0x04, kReadResponse = 0x10, kAck = 0x11;  // opcodes of RC
+constexpr uint8_t kSendOnly = 0x04, kAck = 0x11;  // opcodes of RC
 
 struct Ends {
     const uint8_t* from = kThere;
@@ -204,17 +204,17 @@ protected:
     std::unique_ptr<UdpPort> port_;
 };
 
-TEST_F(UdpDatagrams, AnAckAndTheRequestsBehindItAreOneDatagram) {
-    EXPECT_EQ(datagrams({{4, kAck}, {64}}), Sizes{20 + 80});
-    EXPECT_EQ(datagrams({{4, kAck}, {64}, {64}, {64}}), Sizes{20 + 3 * 80});
+// A peer that gets the answer before the ACK completes its receive before its send. Then the events of two CQs on one channel have
+// the wrong order for programs such as ib_send_lat -e.
+TEST_F(UdpDatagrams, AnAckStaysInFrontOfTheRequestsBehindIt) {
+    EXPECT_EQ(datagrams({{4, kAck}, {64}}), (Sizes{20, 80}));
+    EXPECT_EQ(datagrams({{4, kAck}, {64}, {64}, {64}}), (Sizes{20, 3 * 80}));
     EXPECT_EQ(datagrams({{4, kAck}, {4, kAck}}), Sizes{2 * 20});
     send({{4, kAck}, {64}});
     const std::vector<Got> got = receive(2);
     ASSERT_EQ(got.size(), 2u);
-    EXPECT_EQ(got[0].number, 1u);
-    EXPECT_EQ(got[1].number, 0u);
-    EXPECT_TRUE(got[0].right);
-    EXPECT_TRUE(got[1].right);
+    EXPECT_EQ(got[0].number, 0u);
+    EXPECT_EQ(got[1].number, 1u);
 }
 
 // An ICMP echo reply without data is as long as a UDP header, so the frame has no byte after that header.
@@ -228,9 +228,6 @@ TEST_F(UdpDatagrams, AFrameThatIsNoUdpJoinsNoDatagram) {
     EXPECT_EQ(port_->tx_burst(f, 2), 2u) << "the second frame is dropped";
     EXPECT_EQ(receive(1).size(), 1u);
 }
-
-// Responses and ACKs must be sent in PSN order (IBA 9.7.5.1.2).
-TEST_F(UdpDatagrams, AnAckPassesNoResponse) { EXPECT_EQ(datagrams({{4, kAck}, {68, kReadResponse}}), (Sizes{20, 84})); }
 
 // A datagram carries at most 62 frames of 1,040 bytes. The first packet of a WRITE is longer than the others.
 TEST_F(UdpDatagrams, AMessageNeedsAsFewDatagramsAsPossible) {
