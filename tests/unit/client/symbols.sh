@@ -42,6 +42,12 @@ else
     echo "SKIP comparison: no $system"
 fi
 
+machine() { readelf -h "$1" | sed -n 's/^ *Machine: *//p'; }
+if [ "$(machine "$ours")" != "$(machine "$(command -v readelf)")" ]; then
+    echo "SKIP programs: the library is for another processor than the programs of this machine"
+    exit $failed
+fi
+
 resolve() {
     if [ ! -e "$1" ]; then
         echo "SKIP $1: not installed"
