@@ -8,7 +8,6 @@
 #include <cstring>
 
 #include "base/bytes.hpp"
-#include "wire/opcode.hpp"
 #include "wire/packet.hpp"
 
 namespace roci::pmd {

@@ -24,8 +24,8 @@ std::vector<std::string> icrc_warnings(const wire::crc::Choice& choice, std::str
     if (choice.unknown_name)
         lines.push_back(fmt::format("ROCI_CRC={}: this processor cannot run that; ICRC by {}", wanted, choice.kernel->name));
     if (choice.slow != nullptr)
-        lines.push_back(fmt::format("ICRC by {}: {} is slower on this processor, which is probably emulated", choice.kernel->name,
-                                    choice.slow->name));
+        lines.push_back(fmt::format("ICRC by {}: {} is slower on this processor{}", choice.kernel->name, choice.slow->name,
+                                    choice.kernel == &wire::crc::kTable ? ", which is probably emulated" : ""));
     else if (choice.kernel == &wire::crc::kTable && wanted != choice.kernel->name)
         lines.emplace_back("ICRC by table: this processor has no carry-less multiplication; ICRCs take ten times as long");
     return lines;

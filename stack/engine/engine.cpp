@@ -207,10 +207,9 @@ inline void Engine::Impl::note_user(uint16_t user) {
     last_turn = ctx.now;
 }
 
-/// Returns true if the pending ACK of a QP should wait for the next round. If the program answers each message by a message, the
-/// ACK and the answer leave in one burst. On a port with expensive bursts, this halves the cost of an answer, and the program
-/// gets the message before the engine spends time on the ACK. An ACK waits for at most kHeldRounds rounds, and only if the QP has
-/// sent a request since the last wait.
+/// Returns true if the pending ACK of a QP should wait for the program's answer, so that both leave in one burst. On a port with
+/// expensive bursts, this saves a burst, and the program gets the message before the engine spends time on the ACK. An ACK waits
+/// for at most kHeldRounds rounds, and only if the QP has sent a request since the last wait.
 bool Engine::Impl::holds_ack(qp::Qp& qp) {
     if (!qp.answers || ctx.out(qp).best_burst() == 1) return false;
     const bool waits = qp::owes_only_ack(qp) && qp.held_rounds < kHeldRounds && !qp::has_requests(ctx, qp);
@@ -220,13 +219,13 @@ bool Engine::Impl::holds_ack(qp::Qp& qp) {
     return false;
 }
 
-/// Sends an ACK that was held back, before the answer leaves. The program may have posted the answer after the responder's turn
-/// in this round. If the answer passed the ACK, the peer's program would get the completion of its receive before the completion
-/// of its send. The number of frames that the function sends is added to the result of the turn.
-uint32_t Engine::Impl::send_held_ack(qp::Qp& qp) {
-    qp.answers = false;
+/// Sends the pending ACK of a QP whose answer is about to leave: it was held back, or the responders used up their part of the
+/// round. If the answer passed the ACK, the peer's receive would complete before its send. Returns the number of sent frames.
+uint32_t Engine::Impl::send_ack_first(qp::Qp& qp) {
+    const uint32_t sent = qp::send_responses(ctx, qp, 1);
     qp.held_rounds = 0;
-    return qp::send_responses(ctx, qp, 1);
+    if (!qp::has_responses(qp)) ctx.responders.remove(qp);
+    return sent;
 }
 
 /// Sends the responses of the responders in the run queue. Responders are served before requesters, because the QPs that
@@ -268,7 +267,8 @@ uint32_t Engine::Impl::serve(qp::Qp& qp, uint32_t most) {
         return qp.requester.queue.tail() + qp.rq_cursor.consumed - before;
     }
     const bool works = qp.has_work && !qp::all_requests_sent(qp);
-    uint32_t sent = works && qp.held_rounds != 0 && qp::has_requests(ctx, qp) ? send_held_ack(qp) : 0;
+    const bool owes = works && qp.answering.listed() && qp::owes_only_ack(qp) && qp::has_requests(ctx, qp);
+    uint32_t sent = owes ? send_ack_first(qp) : 0;
     if (works) sent += qp::send_requests(ctx, qp, most);
     qp::report_drained(ctx, qp);
     return sent;

@@ -75,7 +75,7 @@ struct alignas(64) Engine::Impl {
     struct Budget;
     inline bool run_turns();
     bool holds_ack(qp::Qp& qp);
-    uint32_t send_held_ack(qp::Qp& qp);
+    uint32_t send_ack_first(qp::Qp& qp);
     inline void run_responders(Budget& budget);
     inline void run_requesters(Budget& budget);
     /// Returns true if kCrowd or more requesters wait for a turn. The nearest cache cannot hold the data of so many QPs, so the

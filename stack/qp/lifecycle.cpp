@@ -68,7 +68,8 @@ void reset(Context& ctx, Qp& qp) {
     auto sges = std::move(qp.responder.recv.sges);
     qp.responder = Responder{};
     qp.responder.recv.sges = std::move(sges);
-    qp.established = qp.sqd_pending = qp.notify_drained = qp.has_work = false;
+    qp.established = qp.sqd_pending = qp.notify_drained = qp.has_work = qp.answers = false;
+    qp.held_rounds = 0;
     qp.qkey = 0;
     qp.access = 0;
     qp.rq_cursor = {};

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdlib>
 #include <cstring>
+#include <vector>
 
 #include "wire/crc/constants.hpp"
 #include "wire/crc/kernel.hpp"
@@ -64,17 +65,17 @@ constexpr auto kMessage = [] {
     return m;
 }();
 
-/// A kernel replaces a preferred one only if it takes less than 3/4 of its time. Differences of measurement are smaller, so the
-/// same processor gets the same kernel at each start.
+/// A kernel replaces a preferred one only if it takes less than 3/4 of its time. The measured times of real processors differ by
+/// less from one start to the next.
 bool much_faster(uint64_t time, uint64_t preferred) { return 4 * time < 3 * preferred; }
 
-/// Returns the time stamp counter of the processor, or 0 on processors of which this function knows none.
+/// Returns the processor's time stamp counter. Returns 0 if the function does not know how to read it.
 uint64_t time_stamp() {
 #if defined(__x86_64__)
     return __builtin_ia32_rdtsc();
 #elif defined(__aarch64__)
     uint64_t v;
-    asm volatile("mrs %0, cntvct_el0" : "=r"(v));
+    asm volatile("isb\n\tmrs %0, cntvct_el0" : "=r"(v) : : "memory");
     return v;
 #else
     return 0;
@@ -86,16 +87,12 @@ uint64_t time_stamp() {
 std::span<const Kernel* const> kernels() { return kKernels; }
 
 uint64_t measured_time(const Kernel& kernel) {
-    constexpr size_t kBytes = 4096, kTries = 4, kRuns = 8;
-    uint64_t least = ~uint64_t{0};
+    constexpr size_t kBytes = 4096, kRuns = 8;
     uint32_t state = 1;
-    for (size_t i = 0; i < kTries; ++i) {
-        const uint64_t start = time_stamp();
-        for (size_t run = 0; run < kRuns; ++run) state = kernel.crc(state, kMessage.data(), kBytes, kNoMask);
-        asm volatile("" : : "r"(state));  // the compiler must not omit the calls
-        least = std::min(least, time_stamp() - start);
-    }
-    return least;
+    const uint64_t start = time_stamp();
+    for (size_t run = 0; run < kRuns; ++run) state = kernel.crc(state, kMessage.data(), kBytes, kNoMask);
+    asm volatile("" : : "r"(state));  // the compiler must not omit the calls
+    return time_stamp() - start;
 }
 
 bool self_test(const Kernel& kernel) {
@@ -119,15 +116,23 @@ Choice choose(std::span<const Kernel* const> from, std::string_view wanted, Time
         c.kernel = *by_name;
         return c;
     }
-    uint64_t least = 0;
-    for (const Kernel* k : from) {
-        if (!usable(*k)) continue;
-        const uint64_t takes = time(*k);
-        if (c.kernel != nullptr && !much_faster(takes, least)) continue;
-        c.slow = c.slow != nullptr ? c.slow : c.kernel;
-        c.kernel = k;
-        least = takes;
-    }
+    struct Candidate {
+        const Kernel* kernel;
+        uint64_t time;
+    };
+    std::vector<Candidate> candidates;
+    for (const Kernel* k : from)
+        if (usable(*k)) candidates.push_back({k, ~uint64_t{0} / 4});
+    // The kernels are measured in turn, so that a change of the processor's clock frequency concerns all of them.
+    constexpr int kTries = 4;
+    for (int i = 0; i < kTries; ++i)
+        for (Candidate& candidate : candidates) candidate.time = std::min(candidate.time, time(*candidate.kernel));
+    const Candidate* best = nullptr;
+    for (const Candidate& candidate : candidates)
+        if (best == nullptr || much_faster(candidate.time, best->time)) best = &candidate;
+    if (best == nullptr) return c;
+    c.kernel = best->kernel;
+    if (best != candidates.data()) c.slow = candidates.front().kernel;
     return c;
 }
 

@@ -61,7 +61,7 @@ struct Choice {
 };
 /// Time that a kernel takes for the same message as other kernels, in any unit.
 using Time = uint64_t(const Kernel& kernel);
-/// Returns the least time of a few runs, in units of the processor's time stamp counter.
+/// Measures a kernel once, in units of the processor's time stamp counter. Returns 0 if the time cannot be measured.
 Time measured_time;
 /// Chooses the kernel `wanted` if that kernel is supported and passes its self-test. Otherwise chooses the first kernel of
 /// `from` that is supported and passes its self-test. A later kernel that takes less than 3/4 of its time replaces it: an

@@ -82,7 +82,7 @@ void SimPort::rx_free(io::RxFrame* frames, unsigned count) {
 }
 
 unsigned SimPort::tx_alloc(io::TxFrame* frames, unsigned count) {
-    if (net_.on_alloc_) net_.on_alloc_();
+    if (net_.on_alloc_) net_.on_alloc_(endpoint_);
     if (net_.rng_.chance(net_.ends_[endpoint_].faults.starve)) count = unsigned(net_.rng_.below(count + 1));
     unsigned n = 0;
     for (; n < count && tx_held_ < pool_; ++n) {

@@ -139,8 +139,9 @@ public:
     void keep_capture(bool on) { keep_ = on; }
     /// Sets a function that the network calls for every sent frame. `Sent` contains the fate of the frame.
     void set_watch(std::function<void(const Sent&)> watch) { watch_ = std::move(watch); }
-    /// Sets a function that a port calls before it gives transmit buffers. It shows what a program does during a round.
-    void set_on_alloc(std::function<void()> on_alloc) { on_alloc_ = std::move(on_alloc); }
+    /// Sets a function that a port calls before it gives transmit buffers. The argument is the port's endpoint. Tests use the
+    /// function to post work in the middle of a round.
+    void set_on_alloc(std::function<void(uint32_t endpoint)> on_alloc) { on_alloc_ = std::move(on_alloc); }
     void set_fabric(std::unique_ptr<Fabric> f) { fabric_ = std::move(f); }
     /// Makes the ports report every ICRC as right, so that long measurements take less time. Only for tests that corrupt no
     /// frame.
@@ -203,7 +204,7 @@ private:
     std::priority_queue<Flying> flying_;
     Script script_;
     std::function<void(const Sent&)> watch_;
-    std::function<void()> on_alloc_;
+    std::function<void(uint32_t)> on_alloc_;
     std::unique_ptr<Fabric> fabric_;
     bool spread_by_chance_ = false, sums_ = false, trusted_ = false;
     bool keep_ = true;
