@@ -21,12 +21,21 @@ build_with() {
     ninja -C "$folder"
 }
 
-# Builds the transport and the client libraries for aarch64, and runs their tests in qemu's user mode.
+# check_by COMPILER: compiles the programs and libraries without generating code. A compiler warning fails the check.
+check_by() {
+    local folder="$BUILD-check-$1"
+    [ -f "$folder/build.ninja" ] || CXX="$1" meson setup "$folder" "${FOR_TESTS[@]}" -Doptimization=0 -Ddebug=false
+    ninja -C "$folder" verbs_api/libibverbs/private_aliases.inc pmd_glue/steer.skel.h
+    python3 .dev/syntax.py "$folder" stack verbs_api pmd_glue apps
+}
+
+# test_on_aarch64 FOLDER...: builds the tests below the FOLDERs for aarch64, with the transport and the client libraries, and runs them in qemu's user mode.
 test_on_aarch64() {
     [ -f "$BUILD-aarch64/build.ninja" ] ||
-        meson setup "$BUILD-aarch64" --cross-file .dev/aarch64.ini -Ddaemon=false "${FOR_TESTS[@]}" -Doptimization=1 -Ddebug=false
-    ninja -C "$BUILD-aarch64"
-    TIMEOUT_MULTIPLIER=20 run_meson_tests "$BUILD-aarch64" tests/unit tests/sim
+        meson setup "$BUILD-aarch64" --cross-file .dev/aarch64.ini -Ddaemon=false "${FOR_TESTS[@]}" -Dgrouped=true -Doptimization=1 -Ddebug=false
+    # shellcheck disable=SC2046
+    ninja -C "$BUILD-aarch64" $(python3 .dev/tests_below.py "$BUILD-aarch64" --targets "$@")
+    TIMEOUT_MULTIPLIER=20 run_meson_tests "$BUILD-aarch64" "$@"
 }
 
 # Runs the demo as a new user does: in a build folder that does not exist yet. The demo compiles groups of sources, which needs names that differ.
@@ -38,7 +47,7 @@ test_demo() {
 other_compilers() {
     local clang
     for clang in "${CLANGS[@]}"; do step "$clang: builds without warnings" build_with "$clang"; done
-    step "aarch64: unit tests and simulator under qemu" test_on_aarch64
+    step "aarch64: unit tests and simulator under qemu" test_on_aarch64 tests/unit tests/sim
 }
 
 dev_test() {
@@ -69,6 +78,8 @@ dev_test() {
     step "interop: two hosts on one machine" python3 tests/interop/hosts/run.py "$full"
     stop_building_ahead
     step "interop: two containers" python3 tests/interop/containers/run.py "$full"
+    [ -n "$quick" ] || step "clang: no warnings in programs and libraries" check_by clang++-14
+    [ -n "$quick" ] || step "aarch64: rings and transport under qemu" test_on_aarch64 tests/unit/base tests/unit/rings tests/unit/qp
     [ "$full" = --quick ] || other_compilers
     [ "$full" = --quick ] || step "fuzzers: an hour of libFuzzer" fuzz_all
     [ -n "$quick" ] || step "demo: in an empty build folder" test_demo
