@@ -204,8 +204,8 @@ protected:
     std::unique_ptr<UdpPort> port_;
 };
 
-// A peer that gets the answer before the ACK completes its receive before its send. Then the events of two CQs on one channel have
-// the wrong order for programs such as ib_send_lat -e.
+// A peer that gets the answer before the ACK completes its receive before its send. Then the events of two CQs on one channel
+// have the wrong order for programs such as ib_send_lat -e.
 TEST_F(UdpDatagrams, AnAckStaysInFrontOfTheRequestsBehindIt) {
     EXPECT_EQ(datagrams({{4, kAck}, {64}}), (Sizes{20, 80}));
     EXPECT_EQ(datagrams({{4, kAck}, {64}, {64}, {64}}), (Sizes{20, 3 * 80}));
