@@ -29,7 +29,7 @@ check_by() {
     python3 .dev/syntax.py "$folder" stack verbs_api pmd_glue apps
 }
 
-# test_on_aarch64 FOLDER...: builds the tests below the FOLDERs for aarch64, with the transport and the client libraries, and runs them in qemu's user mode.
+# test_on_aarch64 FOLDER...: builds the tests below the FOLDERs for aarch64, with the code under test, and runs them in qemu's user mode.
 test_on_aarch64() {
     [ -f "$BUILD-aarch64/build.ninja" ] ||
         meson setup "$BUILD-aarch64" --cross-file .dev/aarch64.ini -Ddaemon=false "${FOR_TESTS[@]}" -Dgrouped=true -Doptimization=1 -Ddebug=false

@@ -219,8 +219,8 @@ bool Engine::Impl::holds_ack(qp::Qp& qp) {
     return false;
 }
 
-/// Sends the pending ACK of a QP whose answer is about to leave: it was held back, or the responders used up their part of the
-/// round. If the answer passed the ACK, the peer's receive would complete before its send. Returns the number of sent frames.
+/// Called if an ACK of the QP is still pending when its requester is about to send. Sends the ACK first. If the request passed
+/// the ACK, the peer's receive would complete before its send. Returns the number of sent frames.
 uint32_t Engine::Impl::send_ack_first(qp::Qp& qp) {
     const uint32_t sent = qp::send_responses(ctx, qp, 1);
     qp.held_rounds = 0;

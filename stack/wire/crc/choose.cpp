@@ -65,8 +65,8 @@ constexpr auto kMessage = [] {
     return m;
 }();
 
-/// A kernel replaces a preferred one only if it takes less than 3/4 of its time. The measured times of real processors differ by
-/// less from one start to the next.
+/// Returns true if a kernel should replace the preferred kernel: it takes less than 3/4 of the preferred kernel's time. Two
+/// measurements of one kernel seldom differ by so much.
 bool much_faster(uint64_t time, uint64_t preferred) { return 4 * time < 3 * preferred; }
 
 /// Returns the processor's time stamp counter. Returns 0 if the function does not know how to read it.

@@ -64,8 +64,8 @@ using Time = uint64_t(const Kernel& kernel);
 /// Measures a kernel once, in units of the processor's time stamp counter. Returns 0 if the time cannot be measured.
 Time measured_time;
 /// Chooses the kernel `wanted` if that kernel is supported and passes its self-test. Otherwise chooses the first kernel of
-/// `from` that is supported and passes its self-test. A later kernel that takes less than 3/4 of its time replaces it: an
-/// emulated processor may have carry-less multiplication that is slower than a table.
+/// `from` that is supported and passes its self-test. A later kernel replaces the first one if it takes less than 3/4 of its
+/// time, because the carry-less multiplication of an emulated processor may be slower than a table.
 Choice choose(std::span<const Kernel* const> from, std::string_view wanted, Time* time = measured_time);
 
 /// Returns the choice from kernels(). The wanted kernel is the value of the environment variable ROCI_CRC. The choice is made

@@ -32,7 +32,7 @@ constexpr MacAddress kMac{{0x02, 0, 0, 0, 0, 1}};
 constexpr uint8_t kHere[4] = {127, 79, 1, 1}, kThere[4] = {127, 79, 1, 2};
 constexpr uint32_t kBth = wire::kEthLength + wire::kIpv4Length + wire::kUdpLength;
 
-constexpr uint8_t kSendOnly = 0x04, kAck = 0x11;  // opcodes of RC
+constexpr uint8_t kSendOnly = 0x04, kReadResponse = 0x10, kAck = 0x11;  // opcodes of RC
 
 struct Ends {
     const uint8_t* from = kThere;
@@ -215,7 +215,12 @@ TEST_F(UdpDatagrams, AnAckStaysInFrontOfTheRequestsBehindIt) {
     ASSERT_EQ(got.size(), 2u);
     EXPECT_EQ(got[0].number, 0u);
     EXPECT_EQ(got[1].number, 1u);
+    EXPECT_TRUE(got[0].right);
+    EXPECT_TRUE(got[1].right);
 }
+
+// Responses and ACKs must be sent in PSN order (IBA 9.7.5.1.2).
+TEST_F(UdpDatagrams, AnAckPassesNoResponse) { EXPECT_EQ(datagrams({{4, kAck}, {68, kReadResponse}}), (Sizes{20, 84})); }
 
 // An ICMP echo reply without data is as long as a UDP header, so the frame has no byte after that header.
 TEST_F(UdpDatagrams, AFrameThatIsNoUdpJoinsNoDatagram) {
