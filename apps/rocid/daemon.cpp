@@ -405,6 +405,7 @@ void Daemon::say_ready() {
     for (const DeviceSection& d : config_.devices) names += (names.empty() ? "" : ", ") + d.name;
     spdlog::info("serving {} at {}; {} engine(s), idle = {}; memory: {}; ICRC by {}", names, config_.socket, config_.engine.count,
                  config_.engine.idle, eal_->memory_mode(), icrc_kernel());
+    log_icrc_warnings();
     tell_service_manager("READY=1\nSTATUS=serving " + names);
     if (options_.ready_fd < 0) return;
     if (write(options_.ready_fd, "ready\n", 6) != 6) spdlog::warn("nobody reads --ready-fd {}", options_.ready_fd);

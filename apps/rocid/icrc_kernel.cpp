@@ -32,10 +32,12 @@ std::vector<std::string> icrc_warnings(const wire::crc::Choice& choice, std::str
 }
 
 void check_icrc_kernel() {
-    const wire::crc::Choice& choice = wire::crc::chosen();
+    if (wire::crc::chosen().kernel == nullptr) throw pmd::StartError("no way to compute ICRCs passes its self-test");
+}
+
+void log_icrc_warnings() {
     const char* wanted = std::getenv("ROCI_CRC");
-    for (const std::string& line : icrc_warnings(choice, wanted != nullptr ? wanted : "")) spdlog::warn("{}", line);
-    if (choice.kernel == nullptr) throw pmd::StartError("no way to compute ICRCs passes its self-test");
+    for (const std::string& line : icrc_warnings(wire::crc::chosen(), wanted != nullptr ? wanted : "")) spdlog::warn("{}", line);
 }
 
 }  // namespace roci::rocid

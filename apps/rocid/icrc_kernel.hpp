@@ -16,7 +16,10 @@ std::string_view icrc_kernel();
 /// variable is not set.
 std::vector<std::string> icrc_warnings(const wire::crc::Choice& choice, std::string_view wanted);
 
-/// Logs the warnings. Throws pmd::StartError if no kernel passes the self-test.
+/// Throws pmd::StartError if no kernel passes the self-test.
 void check_icrc_kernel();
+
+/// Logs the warnings. The daemon calls this function when it serves: a daemon that cannot start prints its error only.
+void log_icrc_warnings();
 
 }  // namespace roci::rocid
