@@ -16,6 +16,7 @@
 #include "abi/cpu_pace.hpp"
 #include "abi/relax_cpu.hpp"
 #include "lcore_commands.hpp"
+#include "spin_memory.hpp"
 #include "spin_time.hpp"
 #include "wake_flag.hpp"
 
@@ -64,8 +65,7 @@ public:
         while (!stop_.load(std::memory_order_relaxed)) {
             const Nanos now = clock_.now();
             if (round(now)) {
-                idle_since_ = now;
-                pace_.found();
+                found_work(now);
             } else {
                 relax(now);
             }
@@ -111,14 +111,27 @@ private:
     /// Largest number of commands per round, so that many commands do not delay packets.
     static constexpr uint32_t kMostCommands = 4;
 
+    void found_work(Nanos now) {
+        if (idle_ && spins_) memory_.paid_off(message_);
+        idle_ = false;
+        idle_since_ = now;
+        pace_.found();
+    }
+    void become_idle() {
+        idle_ = true;
+        message_ = engine_.latest();
+        spins_ = memory_.worth(message_);
+    }
     void relax(Nanos now) {
         abi::relax_cpu();
-        const bool wanted = policy_.adaptive ? give_up_cpu() : share_cpu();
+        if (!idle_ && policy_.adaptive) become_idle();
+        const bool wanted = policy_.adaptive ? !spins_ || give_up_cpu() : share_cpu();
         const bool long_idle = now - idle_since_ >= spin_.get();
         if (!policy_.sleeps || !(wanted || long_idle)) return;
         if (wanted) engine_.stop_lingering();
         contested_ = wanted;
         if (nap()) idle_since_ = clock_.now();
+        idle_ = false;
     }
     /// Yields the CPU if CpuPace requires it. Returns true if the lcore should sleep because a busy program uses the same CPU.
     bool give_up_cpu() {
@@ -208,7 +221,10 @@ private:
         const bool woken = sleep_at_rest(std::min(next - now, longest_sleep()));
         const Nanos end = clock_.now();
         engine_.slept(now, end, contested_);
-        if (policy_.adaptive) spin_.slept(end - now);
+        if (policy_.adaptive && spins_) {
+            spin_.slept(end - now);
+            if (woken) memory_.slept(message_, now - idle_since_, end - now);
+        }
         return woken ? until_woken : until_time_was_up;
     }
     /// Sleeps. If the engine keeps references to CQs, a fence must wake the lcore. Otherwise fences ignore the lcore during the
@@ -231,6 +247,10 @@ private:
     const ClockT& clock_;
     const IdlePolicy policy_;
     SpinTime spin_;
+    SpinMemory memory_;
+    bool idle_ = false;     ///< the last round had no work
+    bool spins_ = true;     ///< idle: SpinMemory lets the lcore poll
+    uint32_t message_ = 0;  ///< idle: the last message before
     uint32_t& sleeping_for_clients_;
     bool contested_ = false;  ///< other threads want the lcore's CPU
     WakeFlag& events_;

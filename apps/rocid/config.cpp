@@ -161,6 +161,7 @@ Value text_value(const Place& at, const Option& o, const toml::node& n) {
 Value number_value(const Place& at, const Option& o, const toml::node& n) {
     const auto v = n.value_exact<int64_t>();
     if (!v || double(*v) < o.min || double(*v) > o.max) refuse(at, o, n);
+    if (o.kind == Kind::integer) return *v;
     return uint64_t(*v);
 }
 
@@ -185,6 +186,7 @@ Value texts_value(const Place& at, const Option& o, const toml::node& n) {
 Value value_of(const Place& at, const Option& o, const toml::node& n) {
     switch (o.kind) {
         case Kind::count:
+        case Kind::integer:
         case Kind::octal:
             return number_value(at, o, n);
         case Kind::fraction:

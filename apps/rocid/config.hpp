@@ -37,6 +37,7 @@ struct Config {
     struct {
         uint64_t count = 0, spin_us = 0, max_sleep_us = 0, rx_burst = 0, tx_burst = 0, qp_quantum = 0, max_inflight = 0,
                  ack_every = 0, reorder_frames = 0, reorder_mb = 0;
+        int64_t nice = 0;
         std::string idle, cpus, repeat, loss_reports;
     } engine;
     struct {

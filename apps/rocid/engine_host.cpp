@@ -1,10 +1,15 @@
 #include "engine_host.hpp"
 #include "port_kinds.hpp"
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <ctime>
 
+#include <spdlog/spdlog.h>
 #include <nlohmann/json.hpp>
 
 #include "engine/counters.hpp"
@@ -79,6 +84,15 @@ pmd::IdlePolicy idle_policy(const Config& c, bool silent, bool interrupts) {
     if (silent) p.max_sleep = std::min(p.max_sleep, p.look);
     p.share_cpu = c.cpu_numbers.empty();
     return p;
+}
+
+/// Adds `change` to the nice value of the calling thread, if this is permitted. Returns the nice value.
+int change_nice(int change) {
+    errno = 0;
+    const int changed = nice(change);
+    if (changed != -1 || errno == 0) return changed;
+    spdlog::debug("engine.nice = {}: {}", change, std::strerror(errno));
+    return getpriority(PRIO_PROCESS, 0);
 }
 
 std::string describe_frame(const uint8_t* frame, uint32_t length) {
@@ -213,7 +227,11 @@ void EngineHost::start_taps() {
 
 void EngineHost::start() {
     for (auto& w : workers_) w->loop->set_peers(wake_flags());
-    for (uint32_t e = 0; e < workers_.size(); ++e) eal_.launch(e, [loop = workers_[e]->loop.get()] { loop->run(); });
+    for (uint32_t e = 0; e < workers_.size(); ++e)
+        eal_.launch(e, [w = workers_[e].get(), nice = int(config_.engine.nice)] {
+            w->nice = change_nice(nice);
+            w->loop->run();
+        });
     running_ = true;
 }
 
@@ -285,6 +303,7 @@ std::string EngineHost::status_json() const {
                            {"counters", counters},
                            {"frames_by_verdict", verdicts},
                            {"sleeps", w.loop->counters().sleeps.load(std::memory_order_relaxed)},
+                           {"nice", w.nice.load(std::memory_order_relaxed)},
                            {"cpu", config_.cpu_numbers.empty() ? json("any") : json(config_.cpu_numbers[e])}});
         for (uint32_t d = 0; d < w.stacks.size(); ++d) {
             const Stack& s = w.stacks[d];

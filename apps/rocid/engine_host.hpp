@@ -1,6 +1,7 @@
 // Creates the engines and the wrappers of their ports from the configuration, and runs the engines on lcores.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
@@ -66,6 +67,7 @@ private:
         std::vector<Stack> stacks;  ///< by device
         std::unique_ptr<engine::Engine> engine;
         std::unique_ptr<Loop> loop;
+        std::atomic<int> nice{0};  ///< nice value of the engine's thread
     };
 
     static void add_dpdk(nlohmann::json& j, const Stack& stack, const OpenPort& port);

@@ -14,6 +14,7 @@ using Texts = std::vector<std::string>;
 #define ROCI_TEXT(field) ROCI_OPTION(c.field, std::string)
 #define ROCI_TEXTS(field) ROCI_OPTION(c.field, Texts)
 #define ROCI_COUNT(field) ROCI_OPTION(c.field, uint64_t)
+#define ROCI_INTEGER(field) ROCI_OPTION(c.field, int64_t)
 #define ROCI_FRACTION(field) ROCI_OPTION(c.field, double)
 #define ROCI_DEVICE(field, type) ROCI_OPTION(d->field, type)
 
@@ -55,6 +56,11 @@ constexpr Option kOptions[] = {
      "adaptive, backoff: microseconds without work before an engine sleeps. adaptive: after a short sleep, up to four times as "
      "long, and longer on a slow processor.",
      ROCI_COUNT(engine.spin_us)},
+    {"engine", "nice", Kind::integer, "-5", -20, 19, "",
+     "What engines add to rocid's nice value. If the sum is below 0, a busy program on the same CPU gives way to a woken engine "
+     "sooner. To decrease the nice value, rocid needs CAP_SYS_NICE or RLIMIT_NICE (LimitNICE= of the service). Without them the "
+     "engines keep rocid's nice value.",
+     ROCI_INTEGER(engine.nice)},
     {"engine", "max_sleep_us", Kind::count, "10000", 10, 1000000, "",
      "Longest sleep of an engine in microseconds. With idle = \"adaptive\" this limit applies only to an engine with a "
      "network card, whose interrupts may stop, or with a port that cannot wake the engine. Other engines sleep until they "
@@ -238,6 +244,7 @@ std::string allowed(const Option& o) {
         case Kind::choice:
             return std::string(o.choices);
         case Kind::count:
+        case Kind::integer:
             return fmt::format("{:.0f}..{:.0f}", o.min, o.max);
         case Kind::octal:
             return fmt::format("0o{:o}..0o{:o}", unsigned(o.min), unsigned(o.max));

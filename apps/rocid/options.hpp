@@ -11,9 +11,9 @@
 
 namespace roci::rocid {
 
-enum class Kind : uint8_t { text, choice, count, octal, fraction, texts };
+enum class Kind : uint8_t { text, choice, count, integer, octal, fraction, texts };
 
-using Value = std::variant<std::string, uint64_t, double, std::vector<std::string>>;
+using Value = std::variant<std::string, uint64_t, int64_t, double, std::vector<std::string>>;
 
 struct Option {
     std::string_view section;  ///< "device" is an array of tables

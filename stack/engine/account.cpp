@@ -108,4 +108,6 @@ void Engine::Impl::publish() {
     if (was_busy) count_busy();
 }
 
+uint32_t Engine::latest() const { return impl_->ctx.latest; }
+
 }  // namespace roci::engine

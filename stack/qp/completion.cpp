@@ -117,6 +117,7 @@ uint64_t DeviceCounters::*failure(WcStatus status) {
 
 void ClientQueue::report(Context& ctx, Qp& qp, const SendRecord& r, WcStatus status, abi::Reason reason) {
     ROCI_STAGE(cqe);
+    ctx.latest = 2 * qp.spec.qpn.value + 1;
     abi::Cqe e{};
     e.wr_id = wqe(r).wr_id;
     e.wqe_index = qp.requester.queue.tail();

@@ -52,6 +52,8 @@ struct Context {
     std::array<PortTally, kMaxPorts> tallies;  ///< by port
     TimerWheel wheel;
     rings::Completions completions;       ///< completions of this round that are not in the CQs yet
+    /// The message that was executed or completed last: twice the number of the QP, plus 1 if the QP had sent the message.
+    uint32_t latest = 0;
     uint64_t copies = 0;                  ///< number of copies of sent multicast packets for QPs of this rocid
     LineVector<rings::Cq*> dirty;         ///< CQs with new entries for which rings::notify() has not succeeded
     LineVector<rings::Cq*> unsettled;     ///< CQs that got entries since the last settle_sleepers()
@@ -88,6 +90,7 @@ inline void loss_detected(Context& ctx, const Qp& qp) { ctx.short_round |= ctx.o
 inline void count_executed(Context& ctx, Qp& qp, Executed kind) {
     bump(qp.counters.events.rx_messages);
     bump(ctx.tally(qp).executed[size_t(kind)]);
+    ctx.latest = 2 * qp.spec.qpn.value;
 }
 /// Increments a counter of rare events in the QP and in its device. Not inline, because the many calls would lengthen the code
 /// of the hot path.

@@ -163,6 +163,31 @@ def by_each_icrc_kernel():
             raise lab.Failure(f'ROCI_CRC={wanted}, {runs} runs:\n{log}')
 
 
+def nice_values(permitted):
+    """The engine's thread adds engine.nice to rocid's nice value, if rocid may. No other thread of rocid changes its
+    nice value. The status contains the nice value of the engine's thread."""
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    for change in (3, 0, -5):
+        rocid = lab.Rocid(args=['--set', f'engine.nice={change}'])
+        if not permitted:
+            rocid.command = ['prlimit', '--nice=0', 'setpriv', '--bounding-set', '-sys_nice', '--inh-caps', '-sys_nice', *rocid.command]
+        with rocid:
+            wanted = own if change < 0 and not permitted else max(-20, min(19, own + change))
+            by_thread = {}
+            for stat in pathlib.Path(f'/proc/{rocid.process.pid}/task').glob('*/stat'):
+                name, fields = stat.read_text().partition('(')[2].rsplit(') ', 1)
+                by_thread.setdefault(name, set()).add(int(fields.split()[16]))
+            said = rocid.status()['host']['engines'][0]['nice']
+        if by_thread.pop('rte-worker-1') != {wanted} or said != wanted or any(v != {own} for v in by_thread.values()):
+            raise lab.Failure(f'engine.nice={change}, rocid has {own}: status {said}, other threads {by_thread}')
+
+
+def may_decrease_nice():
+    """Returns True if this process may decrease nice values by 5."""
+    tried = subprocess.run(['nice', '-n', '-5', 'nice'], capture_output=True, text=True, check=False)
+    return 'cannot set' not in tried.stderr
+
+
 CASES = {
     "start: a program's service manager hears nothing of roci run's rocid": speaks_for_no_program,
     'start: a service manager hears of start and stop': tells_its_manager,
@@ -171,4 +196,6 @@ CASES = {
     'start: beside a virtio_user server that waits for its peer': beside_one_that_waits,
     'start: by each ICRC kernel': by_each_icrc_kernel,
     'start: many engines on ordinary pages': engines_on_ordinary_pages,
+    'start: nice value of an engine': lambda: nice_values(may_decrease_nice()),
+    'start: nice value of an engine, not permitted': lambda: nice_values(False),
 }

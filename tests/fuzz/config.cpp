@@ -26,6 +26,7 @@ void insert(toml::table& table, const Option& o, const Value& value) {
         const Option& option;
         void operator()(const std::string& v) { to.insert(option.key, v); }
         void operator()(uint64_t v) { to.insert(option.key, int64_t(v)); }
+        void operator()(int64_t v) { to.insert(option.key, v); }
         void operator()(double v) { to.insert(option.key, v); }
         void operator()(const std::vector<std::string>& v) {
             toml::array list;

@@ -74,6 +74,8 @@ struct FakeEngine {
     std::atomic<bool> lingers{true};
     std::vector<rings::Sleeper>& sleepers() { return sleeping_programs; }
     void settle_sleepers() {}
+    uint32_t latest() const { return message.load(); }
+    std::atomic<uint32_t> message{0};
     std::atomic<uint32_t> naps{0};  ///< number of sleeps that the lcore has reported to the engine
     void slept(Nanos from, Nanos to, bool) { naps += from <= to ? 1u : 0u; }
     void stop_lingering() { lingers = false; }
@@ -469,6 +471,43 @@ TEST_F(Lcore, WakesAnEngineThatFramesWereHandedTo) {
     engine.wake_mask = 1u << 1;
     execute();
     EXPECT_TRUE(events.sleeper.sleep(5'000'000'000));
+}
+
+/// A clock that advances by the same time at each call.
+struct CountingTime final : TimeSource {
+    Nanos now() const override { return calls.fetch_add(1) * 100; }
+    mutable std::atomic<Nanos> calls{1};
+};
+
+/// The work comes only when the lcore has gone to sleep, as from a program that needs the lcore's CPU.
+TEST(LcoreAndSleepingWork, StopsPollingBeforeWorkThatPollingDelays) {
+    FakeEngine engine;
+    CountingTime time;
+    uint32_t sleeping = 0;
+    WakeFlag events;
+    Epoch epoch;
+    LcoreLoop<FakeEngine, CountingTime> loop(engine, time, {.spin = 100'000}, sleeping, events, epoch);
+    std::thread thread([&] { loop.run(); });
+    const auto polls_per_message = [&](uint32_t messages) {
+        uint32_t least = UINT32_MAX, few = 0;
+        for (uint32_t i = 0; i < messages; ++i) {
+            const uint32_t before = engine.polls;
+            const uint64_t sleeps = loop.counters().sleeps;
+            engine.doorbell = 1;
+            loop.wake_flag().sleeper.wake();
+            EXPECT_TRUE(soon([&] { return loop.counters().sleeps.load() > sleeps && engine.doorbell.load() == 0; }));
+            least = std::min(least, engine.polls - before);
+            few += engine.polls - before <= 4 ? 1u : 0u;
+        }
+        return std::pair{least, few};
+    };
+    ASSERT_TRUE(soon([&] { return loop.counters().sleeps.load() > 0; }));
+    polls_per_message(4);
+    const auto [least, few] = polls_per_message(SpinMemory::kProbe);
+    EXPECT_GE(few, SpinMemory::kProbe - 2) << "per message: a round with work, one without, one before the sleep";
+    EXPECT_GE(least, 3u);
+    loop.stop();
+    thread.join();
 }
 
 }  // namespace
