@@ -15,7 +15,7 @@ struct ReadRequest {
 
 struct FarReads : PairTest {
     FarReads() : PairTest(options(), {.max_send_wr = 64, .max_recv_wr = 64}) {
-        for (uint32_t h = 0; h < 2; ++h) world.net().link(world.host(h).endpoint(0)).latency = 2'000'000;
+        set_latency(2'000'000);
         world.net().set_watch([this](const Sent& s) {
             if (s.from == 0 && s.parsed && s.packet.info->has(wire::kRead)) note(s.packet);
         });
@@ -26,12 +26,18 @@ struct FarReads : PairTest {
         o.engine.loss_reports = true;
         return o;
     }
+    void set_latency(Nanos latency) {
+        for (uint32_t h = 0; h < 2; ++h) world.net().link(world.host(h).endpoint(0)).latency = latency;
+    }
+    static PathOptions path(uint8_t reads) {
+        PathOptions p;
+        p.mtu = 3;  // 1024 bytes
+        p.timeout = 16;
+        p.max_rd_atomic = p.max_dest_rd_atomic = reads;
+        return p;
+    }
     void join_far(uint8_t reads) {
-        PathOptions path;
-        path.mtu = 3;  // 1024 bytes
-        path.timeout = 16;
-        path.max_rd_atomic = path.max_dest_rd_atomic = reads;
-        join(path);
+        join(path(reads));
         // The path counts as far when its round trip is known.
         for (uint64_t i = 0; i < 12; ++i) {
             read(i, 64);
@@ -109,6 +115,78 @@ TEST_F(FarReads, RepeatedRequestsDoNotCrossTheBoundaries) {
         EXPECT_GT(repeated, 20u);
         EXPECT_EQ(crossing, 0u);
     }
+}
+
+/// Part of a divided READ is outstanding when the path becomes near. The requester no longer divides READs then, but repeated
+/// requests must still not cross the boundaries of the requests that were sent before.
+TEST_F(FarReads, TheBoundariesStayIfThePathBecomesNear) {
+    uint32_t repeated_when_near = 0;
+    for (uint64_t i = 0; i < 8; ++i) {
+        set_latency(2'000'000);
+        join_far(16);
+        world.net().set_faults({.drop = 0.03});
+        std::fill_n(a.mr.data(), kMiB, uint8_t{0});
+        read(i, kMiB - 500);
+        world.run_for(5'000'000 + i * 300'000);
+        ASSERT_TRUE(a.poll_all().empty());
+        EXPECT_GT(fresh.size(), 1u) << "the READ is divided";
+        const uint32_t before = repeated;
+        set_latency(10'000);
+        ASSERT_EQ(a.wait_status(), WcStatus::success);
+        ASSERT_EQ(first_wrong(a.mr.data(), kMiB - 500, 5), -1);
+        EXPECT_EQ(crossing, 0u);
+        repeated_when_near += repeated - before;
+        world.net().set_faults({});
+        a.client.to_state(qa, IBV_QPS_RESET);
+        b.client.to_state(qb, IBV_QPS_RESET);
+    }
+    EXPECT_GT(repeated_when_near, 20u);
+}
+
+/// Both ends have memory that only a worker may access. So responses and their completion wait for the workers.
+TEST_F(FarReads, SlowMemoryAtBothEnds) {
+    Mr& to = a.client.reg_mr(a.pd, kMiB, {.segments = 3, .slow = true});
+    Mr& from = b.client.reg_mr(b.pd, kMiB, {.segments = 3, .slow = true});
+    fill(from.data(), kMiB, 9);
+    join_far(16);
+    world.net().set_faults({.drop = 0.01, .duplicate = 0.01, .delay = 0.01, .max_delay = 400'000});
+    for (uint64_t i = 0; i < 3; ++i) {
+        std::fill_n(to.data(), kMiB, uint8_t{0});
+        ASSERT_TRUE(a.client.post_send(qa, {.id = i,
+                                            .opcode = WrOpcode::rdma_read,
+                                            .sges = {{to.address(), kMiB - 500, to.lkey}},
+                                            .remote_addr = from.address(),
+                                            .rkey = from.rkey}));
+        ASSERT_EQ(a.wait_status(), WcStatus::success);
+        ASSERT_EQ(first_wrong(to.data(), kMiB - 500, 9), -1);
+    }
+    world.net().set_faults({});
+    EXPECT_GT(fresh.size(), 40u);
+    EXPECT_GT(repeated, 0u);
+    EXPECT_EQ(crossing, 0u);
+}
+
+TEST_F(FarReads, XrcReadsAreDivided) {
+    const uint32_t xrcd = b.client.open_xrcd();
+    const uint32_t srqn = b.client.create_xrc_srq(b.pd, xrcd, b.cq, 16).srqn;
+    Qp& initiator = a.qp({.type = IBV_QPT_XRC_SEND, .max_send_wr = 64});
+    connect(a.client, initiator, b.client, b.qp({.type = IBV_QPT_XRC_RECV, .xrcd = xrcd}), path(16));
+    const auto xrc_read = [&](uint64_t id, uint32_t bytes) {
+        SendWr wr = a.rdma(WrOpcode::rdma_read, id, 0, bytes, b.mr.address(), b.mr.rkey);
+        wr.srqn = srqn;
+        ASSERT_TRUE(a.client.post_send(initiator, wr));
+    };
+    world.net().set_faults({.drop = 0.01});
+    for (uint64_t i = 0; i < 4; ++i) {
+        std::fill_n(a.mr.data(), kMiB, uint8_t{0});
+        xrc_read(i, kMiB - 500);
+        ASSERT_EQ(a.wait_status(), WcStatus::success);
+        ASSERT_EQ(first_wrong(a.mr.data(), kMiB - 500, 5), -1);
+    }
+    world.net().set_faults({});
+    EXPECT_GT(fresh.size(), 40u);
+    EXPECT_GT(repeated, 0u);
+    EXPECT_EQ(crossing, 0u);
 }
 
 /// The peer's MSN counts each READ request. The requester computes its end-to-end credits from this MSN. A requester that counted
@@ -190,10 +268,7 @@ TEST_F(FarReads, TheSendQueueIsDrainedAfterTheWholeRead) {
 
 /// The first READ of a QP is divided, too, because the QP has not measured a round trip.
 TEST_F(FarReads, TheFirstReadOfAQpIsDivided) {
-    PathOptions path;
-    path.mtu = 3;
-    path.timeout = 16;
-    join(path);
+    join(path(16));
     read(1, kMiB);
     EXPECT_EQ(a.wait_status(), WcStatus::success);
     EXPECT_EQ(first_wrong(a.mr.data(), kMiB, 5), -1);
