@@ -77,6 +77,7 @@ void run(Impl& e, RemoveQp& c) {
         c.error = EAGAIN;
         return;
     }
+    e.departed.add(*c.qp, e.ctx.now);
     qp::detach(e.ctx, *c.qp);
     leave_session(e, *c.qp);
 }

@@ -33,6 +33,7 @@ namespace roci::engine {
     X(multicast_copies, "copies of multicast frames that were passed to other engines")                     \
     X(unknown_group, "frames for a multicast group that no QP is attached to")                              \
     X(unknown_qp, "frames for a QP number that is not in use")                                              \
+    X(acknowledged_again, "repeated requests that a removed QP had executed, acknowledged for it")          \
     X(wrong_service, "frames whose opcode is not of the QP's service")                                      \
     X(wrong_pkey, "frames whose P_Key is not the default partition's")                                      \
     X(wrong_address, "frames whose addresses are not those of the QP's path")                               \

@@ -12,7 +12,10 @@ namespace roci::engine {
 
 void Engine::Impl::take_management(uint32_t port, const wire::Packet& p) {
     constexpr uint8_t kUdSendOnly = wire::make_opcode(wire::Service::ud, wire::Operation::send_only);
-    if (p.dest_qp != io::kGsiQpn) return counters.add(Counter::unknown_qp);
+    if (p.dest_qp != io::kGsiQpn) {
+        if (!acknowledge_again(port, p)) counters.add(Counter::unknown_qp);
+        return;
+    }
     const io::PortAddresses* own = shared.addresses.find(port);
     const bool ours = own != nullptr && own->vlan == wire::vlan_id(p.frame) &&
                       std::find(own->gids.begin(), own->gids.end(), p.dest_gid()) != own->gids.end();

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/counters.hpp"
+#include "engine/departed.hpp"
 #include "engine/engine.hpp"
 #include "engine/prefetch_pipeline.hpp"
 #include "engine/sessions.hpp"
@@ -62,6 +63,7 @@ struct alignas(64) Engine::Impl {
     uint64_t busy_rounds_from = 0;  ///< number of rounds before the busy rounds that are not counted yet
     uint64_t doorbells = 0;         ///< doorbells found, including those that belong to no QP
     uint32_t gsi_psn = 0;
+    DepartedQps departed;
 
     Impl(const Config& c, qp::Shared& s, std::span<io::Port* const> p, const CounterPlaces& places);
     ~Impl();
@@ -130,6 +132,9 @@ struct alignas(64) Engine::Impl {
     unsigned execute_batch(uint32_t port, unsigned first, unsigned end, unsigned done);
     bool receive_handed_over();
     bool inbox_waits() const;
+    // departed.cpp
+    /// Called for a frame whose QP number is unknown. If a removed QP has executed the request, sends its ACK and returns true.
+    bool acknowledge_again(uint32_t port, const wire::Packet& p);
     // gsi.cpp
     void take_management(uint32_t port, const wire::Packet& p);
     int send_management(const io::GsiSend& m);

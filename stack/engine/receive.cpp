@@ -19,14 +19,8 @@ bool for_this_port(const qp::Shared& shared, uint32_t port, const wire::Packet& 
     return own != nullptr && std::find(own->gids.begin(), own->gids.end(), p.dest_gid()) != own->gids.end();
 }
 
-/// Returns true if the frame comes from the peer of a connected QP. A connected QP accepts no other frames. The frame's source
-/// must be the destination of the QP's path, and the frame's destination must be the source of the path (A17.4.5).
-bool from_peer(const qp::Qp& qp, const wire::Packet& p) {
-    if (qp.path.length == 0 || qp.path.ipv6 != p.ipv6) return false;
-    const uint8_t* mine = qp.path.bytes + qp.path.l3_offset;
-    if (p.ipv6) return std::memcmp(mine + 8, p.l3 + 24, 16) == 0 && std::memcmp(mine + 24, p.l3 + 8, 16) == 0;
-    return std::memcmp(mine + 12, p.l3 + 16, 4) == 0 && std::memcmp(mine + 16, p.l3 + 12, 4) == 0;
-}
+/// Returns true if the frame comes from the peer of a connected QP. A connected QP accepts no other frames.
+bool from_peer(const qp::Qp& qp, const wire::Packet& p) { return engine::from_peer(qp.path, p); }
 
 /// Returns true if the frame has the device's VLAN, or if neither the frame nor the QP's path has a tag.
 bool same_vlan(const qp::Shared& shared, const qp::Qp& qp, const wire::Packet& p) {
