@@ -117,19 +117,21 @@ private:
         idle_since_ = now;
         pace_.found();
     }
-    void become_idle() {
+    /// Called in the first round without work, and after a sleep. Decides whether the lcore polls or sleeps at once. If work can
+    /// arrive without waking the lcore, the lcore polls.
+    void become_idle(Nanos now) {
         idle_ = true;
+        polls_since_ = now;
         message_ = engine_.latest();
-        spins_ = memory_.worth(message_);
+        spins_ = !policy_.adaptive || longest_sleep() <= policy_.look || memory_.worth(message_);
     }
     void relax(Nanos now) {
         abi::relax_cpu();
-        if (!idle_ && policy_.adaptive) become_idle();
-        const bool wanted = policy_.adaptive ? !spins_ || give_up_cpu() : share_cpu();
+        if (!idle_) become_idle(now);
+        contested_ = spins_ && (policy_.adaptive ? give_up_cpu() : share_cpu());
         const bool long_idle = now - idle_since_ >= spin_.get();
-        if (!policy_.sleeps || !(wanted || long_idle)) return;
-        if (wanted) engine_.stop_lingering();
-        contested_ = wanted;
+        if (!policy_.sleeps || !(contested_ || long_idle || !spins_)) return;
+        if (contested_ || !spins_) engine_.stop_lingering();
         if (nap()) idle_since_ = clock_.now();
         idle_ = false;
     }
@@ -221,11 +223,13 @@ private:
         const bool woken = sleep_at_rest(std::min(next - now, longest_sleep()));
         const Nanos end = clock_.now();
         engine_.slept(now, end, contested_);
-        if (policy_.adaptive && spins_) {
-            spin_.slept(end - now);
-            if (woken) memory_.slept(message_, now - idle_since_, end - now);
-        }
+        if (policy_.adaptive && spins_) learn(woken, now - polls_since_, end - now);
         return woken ? until_woken : until_time_was_up;
+    }
+    /// Called after a sleep that followed polling.
+    void learn(bool woken, Nanos polled, Nanos slept) {
+        if (woken && !contested_ && spin_.is_longest()) memory_.slept(message_, polled, slept);
+        spin_.slept(slept);
     }
     /// Sleeps. If the engine keeps references to CQs, a fence must wake the lcore. Otherwise fences ignore the lcore during the
     /// sleep, and the conductor may borrow the engine. Returns true if the lcore was woken before the time limit.
@@ -248,11 +252,12 @@ private:
     const IdlePolicy policy_;
     SpinTime spin_;
     SpinMemory memory_;
-    bool idle_ = false;     ///< the last round had no work
-    bool spins_ = true;     ///< idle: SpinMemory lets the lcore poll
-    uint32_t message_ = 0;  ///< idle: the last message before
+    bool idle_ = false;      ///< become_idle() was called, and since then the lcore had no work and did not sleep
+    bool spins_ = true;      ///< idle: the lcore polls before it sleeps
+    uint32_t message_ = 0;   ///< idle: the last message (Engine::latest())
+    Nanos polls_since_ = 0;  ///< idle: time of become_idle()
     uint32_t& sleeping_for_clients_;
-    bool contested_ = false;  ///< other threads want the lcore's CPU
+    bool contested_ = false;  ///< a busy program uses the lcore's CPU
     WakeFlag& events_;
     std::function<void()> on_events_;
     const Epoch& epoch_;

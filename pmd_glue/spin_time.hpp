@@ -16,6 +16,7 @@ public:
     explicit SpinTime(Nanos least, Nanos syscall_ns = 0)
         : least_(least), most_(kMost * least * std::max(syscall_ns, kUsualSyscall) / kUsualSyscall), now_(least) {}
     Nanos get() const { return now_; }
+    bool is_longest() const { return now_ == most_; }
     /// Chooses the polling time that follows a sleep of `slept`. A sleep shorter than the longest polling time doubles the
     /// polling time, because the lcore would have done better to poll. Any other sleep restores the configured time.
     void slept(Nanos slept) { now_ = slept < most_ ? std::min(2 * now_, most_) : least_; }

@@ -182,7 +182,7 @@ void add_engine_notes(TopModel& model) {
         if (e.asleep >= kMost && e.messages > 0 && e.sleeps > 0)
             model.notes.push_back(
                 fmt::format("engine {} slept {:.0f} times a second, {:.0f} % of the time: a message that wakes it waits for "
-                            "that; engine.idle = \"spin\" keeps it awake",
+                            "that; with a CPU of its own, engine.idle = \"spin\" keeps it awake",
                             e.index, e.sleeps, 100 * e.asleep));
         if (e.busy >= kFull)
             model.notes.push_back(fmt::format(

@@ -128,18 +128,6 @@ def few_threads():
         empty(folder)
 
 
-def no_such_crc():
-    """The processor lacks the wanted way to compute ICRCs. rocid warns if it serves. If it cannot start, it prints the
-    error only."""
-    environment = os.environ | {'ROCI_CRC': 'fast'}
-    with tempfile.TemporaryDirectory(prefix='roci-lacks-') as folder:
-        code, said = said_by(rocid(folder), env=environment)
-        if code != 0 or 'ROCI_CRC=fast' not in said:
-            raise lab.Failure(f'{code}\n{said}')
-        one_line(said_by(rocid('/proc/none'), env=environment), 1, '/proc/none')
-        empty(folder)
-
-
 def missing():
     if os.geteuid() != 0:
         return 'needs root'
@@ -160,6 +148,5 @@ CASES = {
     'start: without memfd_create': no_memfd,
     "start: without DPDK's plugin for buffers": no_plugin,
     'start: on a read-only root': read_only_root,
-    'start: without the wanted ICRC kernel': no_such_crc,
 }
 AS_USER = {'start: with few threads allowed': few_threads}

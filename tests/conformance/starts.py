@@ -1,4 +1,5 @@
 """Starts of rocid: alone, while other rocids run, and under a service manager. Also the choice of the CRC kernel."""
+import contextlib
 import os
 import pathlib
 import signal
@@ -163,6 +164,27 @@ def by_each_icrc_kernel():
             raise lab.Failure(f'ROCI_CRC={wanted}, {runs} runs:\n{log}')
 
 
+def warning_and_error():
+    """ROCI_CRC names no ICRC kernel. rocid warns if it serves. If it cannot start, it prints the error only."""
+    with tempfile.TemporaryDirectory(prefix='roci-starts-') as folder:
+        for path, code, lines in ((f'{folder}/rocid.sock', 0, None), ('/proc/none/rocid.sock', 1, 1)):
+            done = subprocess.run([str(lab.ROCID), '--loopback', '--socket', path, '--set', 'memory.mbufs=1024', '--exit-when-idle', '1'], stdin=subprocess.DEVNULL,
+                                  capture_output=True, text=True, timeout=lab.START_LIMIT, check=False, env=os.environ | {'ROCI_CRC': 'fast'})
+            said = done.stdout + done.stderr
+            if done.returncode != code or ('ROCI_CRC=fast' in said) != (code == 0) or lines not in (None, len(said.splitlines())):
+                raise lab.Failure(f'{path}: {done.returncode}\n{said}')
+
+
+def nice_of_threads(rocid):
+    """Returns {name of a thread: its nice values}."""
+    values = {}
+    for stat in pathlib.Path(f'/proc/{rocid.process.pid}/task').glob('*/stat'):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread has ended
+            name, fields = stat.read_text().partition('(')[2].rsplit(') ', 1)
+            values.setdefault(name, set()).add(int(fields.split()[16]))
+    return values
+
+
 def nice_values(permitted):
     """The engine's thread adds engine.nice to rocid's nice value, if rocid may. No other thread of rocid changes its
     nice value. The status contains the nice value of the engine's thread."""
@@ -170,22 +192,22 @@ def nice_values(permitted):
     for change in (3, 0, -5):
         rocid = lab.Rocid(args=['--set', f'engine.nice={change}'])
         if not permitted:
-            rocid.command = ['prlimit', '--nice=0', 'setpriv', '--bounding-set', '-sys_nice', '--inh-caps', '-sys_nice', *rocid.command]
+            without = ['setpriv', '--bounding-set', '-sys_nice', '--inh-caps', '-sys_nice'] if os.geteuid() == 0 else []
+            rocid.command = ['prlimit', '--nice=0', *without, *rocid.command]
+        wanted = own if change < 0 and not permitted else max(-20, min(19, own + change))
+
+        def found():
+            threads = nice_of_threads(rocid)
+            engine, said = threads.pop('rte-worker-1'), rocid.status()['host']['engines'][0]['nice']
+            return engine == {wanted} and said == wanted and all(v == {own} for v in threads.values())
         with rocid:
-            wanted = own if change < 0 and not permitted else max(-20, min(19, own + change))
-            by_thread = {}
-            for stat in pathlib.Path(f'/proc/{rocid.process.pid}/task').glob('*/stat'):
-                name, fields = stat.read_text().partition('(')[2].rsplit(') ', 1)
-                by_thread.setdefault(name, set()).add(int(fields.split()[16]))
-            said = rocid.status()['host']['engines'][0]['nice']
-        if by_thread.pop('rte-worker-1') != {wanted} or said != wanted or any(v != {own} for v in by_thread.values()):
-            raise lab.Failure(f'engine.nice={change}, rocid has {own}: status {said}, other threads {by_thread}')
+            wait_for(found, f'engine.nice={change}, rocid has {own}, the engine {wanted}', [rocid.log_path])
 
 
 def may_decrease_nice():
     """Returns True if this process may decrease nice values by 5."""
-    tried = subprocess.run(['nice', '-n', '-5', 'nice'], capture_output=True, text=True, check=False)
-    return 'cannot set' not in tried.stderr
+    tried = subprocess.run(['nice', '-n', '-5', 'true'], capture_output=True, text=True, check=False)
+    return not tried.stderr
 
 
 CASES = {
@@ -196,6 +218,7 @@ CASES = {
     'start: beside a virtio_user server that waits for its peer': beside_one_that_waits,
     'start: by each ICRC kernel': by_each_icrc_kernel,
     'start: many engines on ordinary pages': engines_on_ordinary_pages,
+    'start: warning and error': warning_and_error,
     'start: nice value of an engine': lambda: nice_values(may_decrease_nice()),
     'start: nice value of an engine, not permitted': lambda: nice_values(False),
 }

@@ -151,6 +151,7 @@ TEST_F(FarReads, SlowMemoryAtBothEnds) {
     join_far(16);
     world.net().set_faults({.drop = 0.01, .duplicate = 0.01, .delay = 0.01, .max_delay = 400'000});
     for (uint64_t i = 0; i < 3; ++i) {
+        fresh.clear();
         std::fill_n(to.data(), kMiB, uint8_t{0});
         ASSERT_TRUE(a.client.post_send(qa, {.id = i,
                                             .opcode = WrOpcode::rdma_read,
@@ -159,9 +160,9 @@ TEST_F(FarReads, SlowMemoryAtBothEnds) {
                                             .rkey = from.rkey}));
         ASSERT_EQ(a.wait_status(), WcStatus::success);
         ASSERT_EQ(first_wrong(to.data(), kMiB - 500, 9), -1);
+        EXPECT_GT(fresh.size(), 10u);
     }
     world.net().set_faults({});
-    EXPECT_GT(fresh.size(), 40u);
     EXPECT_GT(repeated, 0u);
     EXPECT_EQ(crossing, 0u);
 }
@@ -178,13 +179,14 @@ TEST_F(FarReads, XrcReadsAreDivided) {
     };
     world.net().set_faults({.drop = 0.01});
     for (uint64_t i = 0; i < 4; ++i) {
+        fresh.clear();
         std::fill_n(a.mr.data(), kMiB, uint8_t{0});
         xrc_read(i, kMiB - 500);
         ASSERT_EQ(a.wait_status(), WcStatus::success);
         ASSERT_EQ(first_wrong(a.mr.data(), kMiB - 500, 5), -1);
+        EXPECT_GT(fresh.size(), 10u);
     }
     world.net().set_faults({});
-    EXPECT_GT(fresh.size(), 40u);
     EXPECT_GT(repeated, 0u);
     EXPECT_EQ(crossing, 0u);
 }

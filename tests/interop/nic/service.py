@@ -63,7 +63,8 @@ class Rows:
         check(61184 <= uid <= 65519, f'user {uid} is none of DynamicUser\'s')
         check('NoNewPrivs:\t1' in status and 'Seccomp:\t2' in status, status)
         limits = self.guest.must(f'cat /proc/{pid}/limits')
-        check(re.search(r'Max locked memory\s+unlimited\s+unlimited', limits) and re.search(r'Max open files\s+1048576\s+1048576', limits), limits)
+        check(re.search(r'Max locked memory\s+unlimited\s+unlimited', limits) and re.search(r'Max open files\s+1048576\s+1048576', limits)
+              and re.search(r'Max nice priority\s+25\s+25', limits), limits)
         return f'user {uid}, ' + ', '.join(CAPABILITIES)
 
     def other_kind(self, kind):
