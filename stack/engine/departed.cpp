@@ -17,8 +17,10 @@ void DepartedQps::add(const qp::Qp& qp, Nanos now) {
     const bool receives = qp.state == qp::State::rtr || qp.state == qp::State::rts || qp.state == qp::State::sqd;
     const qp::ReceiveSequence& sequence = qp.responder.sequence;
     if (!answers || !receives || qp.path.length == 0 || sequence.refused()) return;
-    ring_[next_++] = {.qpn = qp.spec.qpn,
-                      .dest = qp.dest,
+    const auto before = std::ranges::find(qpns_, qp.spec.qpn);  // a removed QP that had the same number
+    if (before != qpns_.end()) *before = Qpn{};
+    qpns_[next_] = qp.spec.qpn;
+    ring_[next_++] = {.dest = qp.dest,
                       .port = qp.spec.port,
                       .expected = sequence.expected(),
                       .msn = sequence.msn(),
@@ -29,13 +31,15 @@ void DepartedQps::add(const qp::Qp& qp, Nanos now) {
 
 const Departed* DepartedQps::answer_to(const wire::Packet& p, uint32_t port, Nanos now) {
     if (!p.info->has(wire::kSend | wire::kWrite) || p.info->has(wire::kAtomicWrite) || !p.ack_request) return nullptr;
-    const auto d = std::ranges::find(ring_, p.dest_qp, &Departed::qpn);
-    if (d == ring_.end() || d->port != port || now >= d->until || d->answers == kMostAnswers) return nullptr;
+    const auto found = std::ranges::find(qpns_, p.dest_qp);
+    if (found == qpns_.end()) return nullptr;
+    Departed* d = &ring_[size_t(found - qpns_.begin())];
+    if (d->port != port || now >= d->until || d->answers == kMostAnswers) return nullptr;
     const bool valid = wire::service_of(p.opcode) == d->service && (p.pkey & 0x7fff) == 0x7fff && from_peer(d->path, p) &&
                        wire::vlan_id(d->path.bytes) == wire::vlan_id(p.frame);
     if (!valid || p.psn.distance_from(d->expected) >= 0) return nullptr;
     ++d->answers;
-    return &*d;
+    return d;
 }
 
 bool Engine::Impl::acknowledge_again(uint32_t port, const wire::Packet& p) {
@@ -51,7 +55,7 @@ bool Engine::Impl::acknowledge_again(uint32_t port, const wire::Packet& p) {
     uint8_t* start = qp::Outbox::place(*frame, wire::header_bytes(d->path, h.opcode));
     uint8_t* payload = wire::begin_frame(start, d->path, h, 0);
     const uint32_t bytes = wire::finish_frame(start, d->path, payload, 0);
-    qp::commit_alone(ctx, port, start, bytes, d->path.checksum_offset, d->qpn.value);
+    qp::commit_alone(ctx, port, start, bytes, d->path.checksum_offset, p.dest_qp.value);
     counters.add(Counter::acknowledged_again);
     return true;
 }

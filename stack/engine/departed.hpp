@@ -17,7 +17,7 @@ bool from_peer(const wire::PathTemplate& path, const wire::Packet& p);
 
 /// What a removed QP has executed.
 struct Departed {
-    Qpn qpn, dest;
+    Qpn dest;
     uint32_t port = 0;
     Psn expected;  ///< all requests before this PSN were executed
     Msn msn;
@@ -42,8 +42,11 @@ public:
     const Departed* answer_to(const wire::Packet& p, uint32_t port, Nanos now);
 
 private:
-    std::array<Departed, 256> ring_{};
-    uint8_t next_ = 0;  ///< index of the oldest entry; wraps at the size of the ring
+    static constexpr size_t kMost = 256;
+    std::array<Qpn, kMost>
+        qpns_{};  ///< of the entries; apart from them, because each frame for an unknown QP searches this array
+    std::array<Departed, kMost> ring_{};
+    uint8_t next_ = 0;  ///< index of the oldest entry; wraps at kMost
 };
 
 }  // namespace roci::engine

@@ -124,5 +124,30 @@ TEST_F(Repeated, OfAnotherKindAreDropped) {
     EXPECT_EQ(world.host(0).counter(engine::Counter::unknown_qp), 6u);
 }
 
+/// A QP number is used again. Only the last QP with this number is remembered.
+TEST_F(Repeated, OfTheLastQpWithTheNumberAreAcknowledged) {
+    join();
+    recv(5, 0, 200);
+    send_only(first, 100, 3);
+    ASSERT_TRUE(is_ack(answer()));
+    const auto frame = puppet.build(wire::make_opcode(wire::Service::rc, Operation::send_only), at(first + 1), bytes_of(100, 3));
+    wire::Packet p;
+    ASSERT_EQ(wire::parse(frame.data(), uint32_t(frame.size()), p), wire::Verdict::ok);
+    const qp::Qp& state = *world.host(0).shared().qps.find(qp.qpn);
+    engine::DepartedQps departed;
+    departed.add(state, 1);
+    EXPECT_EQ(departed.answer_to(p, 0, 2), nullptr) << "not executed yet";
+    recv(6, 0, 200);
+    send_only(first + 1, 100, 3);
+    ASSERT_TRUE(is_ack(answer()));
+    departed.add(state, 3);
+    const engine::Departed* d = departed.answer_to(p, 0, 4);
+    ASSERT_NE(d, nullptr);
+    EXPECT_EQ(d->expected, Psn(first + 2));
+    for (uint32_t i = 0; i < 300; ++i) departed.add(state, 5);
+    EXPECT_NE(departed.answer_to(p, 0, 6), nullptr);
+    EXPECT_EQ(departed.answer_to(p, 1, 6), nullptr) << "another port";
+}
+
 }  // namespace
 }  // namespace roci::sim
