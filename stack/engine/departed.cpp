@@ -44,18 +44,14 @@ const Departed* DepartedQps::answer_to(const wire::Packet& p, uint32_t port, Nan
 
 bool Engine::Impl::acknowledge_again(uint32_t port, const wire::Packet& p) {
     const Departed* d = departed.answer_to(p, port, ctx.now);
-    io::TxFrame* frame = d != nullptr ? ctx.outbox[port].acquire() : nullptr;
-    if (frame == nullptr) return false;
+    if (d == nullptr) return false;
     wire::TransportHeaders h;
     h.opcode = wire::make_opcode(d->service, wire::Operation::ack);
     h.dest_qp = d->dest;
     h.psn = d->expected - 1;
     h.syndrome = qp::make_syndrome(qp::AethKind::ack, qp::kNoCredits);
     h.msn = d->msn;
-    uint8_t* start = qp::Outbox::place(*frame, wire::header_bytes(d->path, h.opcode));
-    uint8_t* payload = wire::begin_frame(start, d->path, h, 0);
-    const uint32_t bytes = wire::finish_frame(start, d->path, payload, 0);
-    qp::commit_alone(ctx, port, start, bytes, d->path.checksum_offset, p.dest_qp.value);
+    if (!qp::send_headers(ctx, port, d->path, h, p.dest_qp.value)) return false;
     counters.add(Counter::acknowledged_again);
     return true;
 }

@@ -43,8 +43,8 @@ public:
 
 private:
     static constexpr size_t kMost = 256;
-    std::array<Qpn, kMost>
-        qpns_{};  ///< of the entries; apart from them, because each frame for an unknown QP searches this array
+    /// The QP numbers of the entries. Each frame for an unknown QP searches this array, so it is short.
+    std::array<Qpn, kMost> qpns_{};
     std::array<Departed, kMost> ring_{};
     uint8_t next_ = 0;  ///< index of the oldest entry; wraps at kMost
 };

@@ -93,7 +93,7 @@ public:
     /// Reports that the lcore slept in this interval. `contested` means that other threads want the same CPU. Then a frame that
     /// wakes the lcore may wait long for the CPU.
     void slept(Nanos from, Nanos to, bool contested = false);
-    /// Returns which message was executed or completed last (qp::Context::latest).
+    /// Returns a number for the QP and the direction of the last message (qp::Context::latest).
     uint32_t latest() const;
     io::EventRing& events();
     /// Returns a description of a violated invariant of a QP, or nullptr. For tests, between rounds.

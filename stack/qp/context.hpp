@@ -51,8 +51,9 @@ struct Context {
     LineVector<DeviceCounters*> devices;       ///< by port; this engine's counters of the device
     std::array<PortTally, kMaxPorts> tallies;  ///< by port
     TimerWheel wheel;
-    rings::Completions completions;       ///< completions of this round that are not in the CQs yet
-    /// The message that was executed or completed last: twice the number of the QP, plus 1 if the QP had sent the message.
+    rings::Completions completions;  ///< completions of this round that are not in the CQs yet
+    /// The message that a responder has executed, or for which a requester has written a completion, last: twice the number of
+    /// the QP, plus 1 for a requester.
     uint32_t latest = 0;
     uint64_t copies = 0;                  ///< number of copies of sent multicast packets for QPs of this rocid
     LineVector<rings::Cq*> dirty;         ///< CQs with new entries for which rings::notify() has not succeeded

@@ -186,17 +186,21 @@ uint32_t send_responses(Context& ctx, Qp& qp, uint32_t quantum) {
     return sent;
 }
 
-bool send_notification(Context& ctx, Qp& qp) {
-    io::TxFrame* frame = ctx.out(qp).acquire();
+bool send_headers(Context& ctx, uint32_t port, const wire::PathTemplate& path, const wire::TransportHeaders& h, uint32_t sender) {
+    io::TxFrame* frame = ctx.outbox[port].acquire();
     if (frame == nullptr) return false;
+    uint8_t* start = Outbox::place(*frame, wire::header_bytes(path, h.opcode));
+    uint8_t* payload = wire::begin_frame(start, path, h, 0);
+    const uint32_t bytes = wire::finish_frame(start, path, payload, 0);
+    commit_alone(ctx, port, start, bytes, path.checksum_offset, sender);
+    return true;
+}
+
+bool send_notification(Context& ctx, Qp& qp) {
     wire::TransportHeaders h;
     h.opcode = wire::kCnpOpcode;
     h.dest_qp = qp.dest;
-    uint8_t* start = Outbox::place(*frame, wire::header_bytes(qp.path, h.opcode));
-    uint8_t* payload = wire::begin_frame(start, qp.path, h, 0);
-    const uint32_t bytes = wire::finish_frame(start, qp.path, payload, 0);
-    commit_alone(ctx, qp.spec.port, start, bytes, qp.path.checksum_offset, qp.spec.qpn.value);
-    return true;
+    return send_headers(ctx, qp.spec.port, qp.path, h, qp.spec.qpn.value);
 }
 
 }  // namespace roci::qp

@@ -131,6 +131,8 @@ uint32_t send_responses(Context& ctx, Qp& qp, uint32_t quantum);
 bool has_responses(const Qp& qp);
 /// Returns true if the responder must send an ACK and nothing else.
 bool owes_only_ack(const Qp& qp);
+/// Sends a packet without payload that is not in the counters of a QP (commit_alone). Returns false if the port accepts no frame.
+bool send_headers(Context& ctx, uint32_t port, const wire::PathTemplate& path, const wire::TransportHeaders& h, uint32_t sender);
 /// Sends a congestion notification packet to the peer (RoCEv2 annex A17.9.3). Returns false if the port accepts no frame; the
 /// next marked frame then causes another notification.
 bool send_notification(Context& ctx, Qp& qp);

@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "base/time_source.hpp"
+#include "fake_engine.hpp"
 #include "io/event.hpp"
 #include "pmd_glue/lcore_loop.hpp"
 
@@ -21,76 +22,6 @@ namespace roci::pmd {
 namespace {
 
 using namespace std::chrono_literals;
-
-struct RealTime final : TimeSource {
-    Nanos now() const override { return Nanos(std::chrono::steady_clock::now().time_since_epoch().count()); }
-};
-
-struct FakeEngine {
-    std::atomic<uint32_t> doorbell{0}, served{0}, polls{0};
-    std::atomic<Nanos> deadline{kNever};
-    std::atomic<bool> event_wanted{false};
-    std::atomic<uint32_t> wake_mask{0};
-    io::EventRing ring{64};
-
-    /// Fails the test if two threads use the engine at the same time.
-    struct Alone {
-        explicit Alone(FakeEngine& e) : engine(e) { EXPECT_EQ(engine.users.fetch_add(1), 0u); }
-        ~Alone() { engine.users.fetch_sub(1); }
-        FakeEngine& engine;
-    };
-    std::atomic<uint32_t> users{0}, executed_asleep{0};
-
-    bool poll(Nanos now) {
-        const Alone alone(*this);
-        polls.fetch_add(1);
-        if (event_wanted.exchange(false)) return ring.push({});
-        if (now >= deadline.load()) {
-            deadline = kNever;
-            served.fetch_add(1);
-            return true;
-        }
-        if (doorbell.exchange(0) == 0) return false;
-        served.fetch_add(1);
-        return true;
-    }
-    void execute(const engine::Command& c, Nanos, bool asleep) {
-        const Alone alone(*this);
-        executed_asleep += asleep ? 1u : 0u;
-        engine::refuse(c, 42);
-        ++executed;
-        polls_at_command = polls.load();
-        if (in_command) in_command();
-    }
-    bool is_quiet(const engine::Command& c) const { return std::holds_alternative<engine::QuerySrq*>(c); }
-    void let_go() { lets_go.fetch_add(1); }
-    bool keeps_cqs() const { return keeps.load(); }
-    std::atomic<uint32_t> executed{0}, polls_at_command{0}, lets_go{0};
-    std::atomic<bool> keeps{false};
-    std::function<void()> in_command;
-    Nanos next_deadline(Nanos) const { return deadline.load(); }
-    bool doorbell_pending() const { return doorbell.load() != 0; }
-    std::vector<rings::Sleeper> sleeping_programs;
-    std::atomic<bool> lingers{true};
-    std::vector<rings::Sleeper>& sleepers() { return sleeping_programs; }
-    void settle_sleepers() {}
-    uint32_t latest() const { return message.load(); }
-    std::atomic<uint32_t> message{0};
-    std::atomic<uint32_t> naps{0};  ///< number of sleeps that the lcore has reported to the engine
-    void slept(Nanos from, Nanos to, bool) { naps += from <= to ? 1u : 0u; }
-    void stop_lingering() { lingers = false; }
-    uint32_t take_wake_mask() { return wake_mask.exchange(0); }
-    io::EventRing& events() { return ring; }
-};
-
-template <class Condition>
-bool soon(Condition c) {
-    for (int i = 0; i < 5000; ++i) {
-        if (c()) return true;
-        std::this_thread::sleep_for(1ms);
-    }
-    return false;
-}
 
 struct Lcore : testing::Test {
     FakeEngine engine;
@@ -471,45 +402,6 @@ TEST_F(Lcore, WakesAnEngineThatFramesWereHandedTo) {
     engine.wake_mask = 1u << 1;
     execute();
     EXPECT_TRUE(events.sleeper.sleep(5'000'000'000));
-}
-
-/// A clock that advances by the same time at each call.
-struct CountingTime final : TimeSource {
-    Nanos now() const override { return calls.fetch_add(1) * 100; }
-    mutable std::atomic<Nanos> calls{1};
-};
-
-/// The work comes only when the lcore has gone to sleep, as from a program that needs the lcore's CPU.
-TEST(LcoreAndSleepingWork, StopsPollingBeforeWorkThatPollingDelays) {
-    FakeEngine engine;
-    CountingTime time;
-    uint32_t sleeping = 0;
-    WakeFlag events;
-    Epoch epoch;
-    LcoreLoop<FakeEngine, CountingTime> loop(engine, time, {.spin = 100'000}, sleeping, events, epoch);
-    loop.pace() = abi::CpuPace(UINT32_MAX / 4);  // never yields, so that other programs of the machine do not matter
-    for (int i = 0; i < 32; ++i) loop.pace().yielded(0, 1);
-    std::thread thread([&] { loop.run(); });
-    const auto polls_per_message = [&](uint32_t messages) {
-        uint32_t least = UINT32_MAX, few = 0;
-        for (uint32_t i = 0; i < messages; ++i) {
-            const uint32_t before = engine.polls;
-            const uint64_t sleeps = loop.counters().sleeps;
-            engine.doorbell = 1;
-            loop.wake_flag().sleeper.wake();
-            EXPECT_TRUE(soon([&] { return loop.counters().sleeps.load() > sleeps && engine.doorbell.load() == 0; }));
-            least = std::min(least, engine.polls - before);
-            few += engine.polls - before <= 4 ? 1u : 0u;
-        }
-        return std::pair{least, few};
-    };
-    EXPECT_TRUE(soon([&] { return loop.counters().sleeps.load() > 0; }));
-    polls_per_message(16);  // SpinTime reaches its longest time, then polling fails twice
-    const auto [least, few] = polls_per_message(SpinMemory::kProbe);
-    EXPECT_GE(few, SpinMemory::kProbe - 2) << "per message: a round with work, one without, one before the sleep";
-    EXPECT_GE(least, 3u);
-    loop.stop();
-    thread.join();
 }
 
 }  // namespace
