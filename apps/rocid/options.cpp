@@ -57,9 +57,10 @@ constexpr Option kOptions[] = {
      "long, and longer on a slow processor; an engine sleeps at once after messages where polling has delayed the next one.",
      ROCI_COUNT(engine.spin_us)},
     {"engine", "nice", Kind::integer, "-5", -20, 19, "",
-     "What engines add to rocid's nice value. With a lower nice value than a busy program on the same CPU, an engine gets the CPU "
-     "sooner and for longer. The kernel compares nice values only within a session or control group. To decrease the nice value, "
-     "rocid needs CAP_SYS_NICE or RLIMIT_NICE (LimitNICE= of the service). Without them the engines keep rocid's nice value.",
+     "What engines add to rocid's nice value. With a lower nice value than a busy program on the same CPU, an engine gets the "
+     "CPU sooner and for longer. The kernel compares nice values only within a session or control group. To decrease the nice "
+     "value, rocid needs CAP_SYS_NICE or RLIMIT_NICE (LimitNICE= of the service). Without them the engines keep rocid's nice "
+     "value.",
      ROCI_INTEGER(engine.nice)},
     {"engine", "max_sleep_us", Kind::count, "10000", 10, 1000000, "",
      "Longest sleep of an engine in microseconds. With idle = \"adaptive\" this limit applies only to an engine with a "
