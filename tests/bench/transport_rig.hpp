@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "abi/client_rings.hpp"
@@ -32,7 +34,9 @@ public:
             pools.push_back(pools_.emplace_back(std::make_unique<pmd::MbufPool>("bench" + std::to_string(e), kMbufs, 0)).get());
         for (const uint16_t port : {pair_.port_a(), pair_.port_b()}) {
             pmd::start_port(port, pools.data(), {uint16_t(engines_)});
-            for (uint32_t e = 0; e < engines_; ++e) ports_.push_back(std::make_unique<pmd::DpdkPort>(port, e, *pools[e]));
+            for (uint32_t e = 0; e < engines_; ++e)
+                ports_.push_back(std::make_unique<pmd::DpdkPort>(port, e, *pools[e], nullptr, pmd::ChecksumOffload{},
+                                                                 kMbufs / 8));  // as in rocid, engines may keep frames
         }
     }
     io::Port* port(uint32_t device, uint32_t engine) { return ports_[device * engines_ + engine].get(); }
@@ -86,7 +90,8 @@ struct Rig {
     std::vector<Lane> lanes;
     Nanos now = 1'000'000;
 
-    static sim::WorldOptions options(uint32_t engines) {
+    using PortOf = std::function<io::Port*(uint32_t device, uint32_t engine)>;
+    static sim::WorldOptions options(uint32_t engines, PortOf port) {
         sim::WorldOptions o;
         o.hosts = 1;
         o.devices = 2;
@@ -95,10 +100,12 @@ struct Rig {
         static pmd::HugeChunks chunks;  // huge pages, as in rocid
         o.chunks = &chunks;
         if (ring_wire == nullptr) memory_wire = std::make_unique<MemoryWire>();
-        o.port = wire_port;
+        o.port = std::move(port);
         return o;
     }
-    explicit Rig(const Shape& s) : world(options(s.engines)), left(world.host(0), 0), right(world.host(0), 1), lanes(s.engines) {
+    /// `port` returns the ports of the engines.
+    explicit Rig(const Shape& s, PortOf port = wire_port)
+        : world(options(s.engines, std::move(port))), left(world.host(0), 0), right(world.host(0), 1), lanes(s.engines) {
         const uint32_t lpd = left.alloc_pd(), rpd = right.alloc_pd(), entries = std::min(s.qps * s.depth, 1u << 20);
         for (Lane& l : lanes) l.left_cq = &left.create_cq(entries), l.right_cq = &right.create_cq(entries);
         const sim::QpOptions o{
