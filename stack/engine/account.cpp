@@ -43,6 +43,7 @@ void Engine::Impl::publish_reorder() {
         {Counter::reorder_share, &C::share},
         {Counter::reorder_no_memory, &C::no_memory},
         {Counter::reorder_late, &C::late},
+        {Counter::reorder_bad_icrc, &C::bad_icrc},
         {Counter::reorder_freed, &C::freed},
         {Counter::loss_inquiries, &C::inquiries},
         {Counter::loss_reports_sent, &C::reports_sent},

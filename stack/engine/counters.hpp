@@ -58,6 +58,7 @@ namespace roci::engine {
     X(reorder_share, "frames not kept because the QP had used its share of the pool")                       \
     X(reorder_no_memory, "frames not kept because memory was used up")                                      \
     X(reorder_late, "frames that arrived after they had been reported as missing")                          \
+    X(reorder_bad_icrc, "kept requests dropped because their ICRC was wrong")                               \
     X(reorder_freed, "kept frames freed without execution: QP stalled, reset or in error")                  \
     X(loss_inquiries, "inquiries sent to find out whether a peer sends loss reports")                       \
     X(loss_reports_sent, "loss reports sent to peers that had inquired")                                    \

@@ -199,6 +199,15 @@ bool take_in(Engine::Impl& e, io::HandoverLane& lane) {
     if (v == wire::Verdict::bad_icrc) qp::bump(device.icrc_errors);
 }
 
+/// Checks the ICRC of an unchecked packet, unless the packet's QP checks it later (qp::checked_later). Returns bad_icrc if the
+/// ICRC is wrong.
+[[gnu::noinline]] wire::Verdict check_icrc(const Engine::Impl& e, const qp::Qp* owner, wire::Packet& p) {
+    const bool own = owner != nullptr && owner->spec.engine == e.config.index;
+    if (own && qp::checked_later(*owner, p)) return wire::Verdict::ok;
+    p.unchecked = false;
+    return wire::icrc_right(p) ? wire::Verdict::ok : wire::Verdict::bad_icrc;
+}
+
 }  // namespace
 
 /// Prefetches data for the packet. If many QPs are active, prefetches the QP. If few QPs are active, the QP is probably in the
@@ -218,13 +227,17 @@ void Engine::Impl::ask_for_state(const qp::Qp& qp, const wire::Packet& p) const 
 /// Parses frames[first, end) and looks up their QPs. Passes frames for unknown QPs and frames other than RoCE to gsi.cpp.
 void Engine::Impl::parse_batch(uint32_t port, unsigned first, unsigned end) {
     ROCI_STAGE(lookup);
+    const bool check = ctx.reorder == nullptr || ctx.reorder->in_use() == 0;  // if no frame is kept, no ICRC is checked later
     for (unsigned i = first; i < end; ++i) {
-        const wire::Verdict v =
-            wire::parse(frames[i].data, frames[i].length, packets[i], true, frames[i].ip_checksum, frames[i].icrc);
-        if (v != wire::Verdict::ok) [[unlikely]]
-            count_refused(*this, port, v);
+        wire::Verdict v = wire::parse(frames[i].data, frames[i].length, packets[i], check, frames[i].ip_checksum, frames[i].icrc);
         owners[i] = v == wire::Verdict::ok ? shared.qps.find(packets[i].dest_qp.value) : nullptr;
         if (owners[i] != nullptr) ask_for_state(*owners[i], packets[i]);
+        if (v == wire::Verdict::ok && packets[i].unchecked) [[unlikely]]
+            v = check_icrc(*this, owners[i], packets[i]);
+        if (v != wire::Verdict::ok) [[unlikely]] {
+            count_refused(*this, port, v);
+            owners[i] = nullptr;
+        }
         if (v == wire::Verdict::ok && owners[i] == nullptr && packets[i].dest_qp.value != io::kMulticastQpn)
             take_management(port, packets[i]);
         if (v == wire::Verdict::not_roce) take_other(port, frames[i]);
@@ -268,6 +281,8 @@ unsigned Engine::Impl::execute_batch(uint32_t port, unsigned first, unsigned end
             counters.add(Counter::unknown_qp);
         } else if (qp != nullptr && qp->spec.engine != config.index) {
             if (hand_over(*this, qp->spec.engine, port, frame, packets[i])) continue;
+        } else if (qp != nullptr && packets[i].unchecked && check_icrc(*this, qp, packets[i]) != wire::Verdict::ok) {
+            count_refused(*this, port, wire::Verdict::bad_icrc);  // packets of the same batch have closed the gap meanwhile
         } else if (qp != nullptr) {
             ctx.arrival = {&frame, port};
             dispatch(*this, *qp, packets[i]);

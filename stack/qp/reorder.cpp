@@ -142,6 +142,15 @@ bool not_ready(const ReceiveSequence& s) { return s.missing() && aeth_kind(s.nak
 /// requester will send all later packets again.
 bool refused(const ReceiveSequence& s) { return s.refused() || not_ready(s); }
 
+/// Checks the ICRC of a kept frame if it has not been checked. If the ICRC is wrong, counts the frame.
+bool icrc_good(Context& ctx, const Qp& qp, const KeptFrame& k) {
+    if (!k.packet.unchecked || wire::icrc_right(k.packet)) return true;
+    ctx.reorder->count(&ReorderCounters::bad_icrc);
+    bump(ctx.device(qp).rx_errors);
+    bump(ctx.device(qp).icrc_errors);
+    return false;
+}
+
 /// Schedules a sequence NAK for the gap if one of the limits of Patience is exceeded. Arms the timer.
 void judge_requests(Context& ctx, Qp& qp) {
     Backlog& b = qp.reorder->requests;
@@ -239,8 +248,10 @@ void hand_over_requests(Context& ctx, Qp& qp) {
         if (b.count == 0 || b.first != rs.expected()) break;
         KeptFrame* k = take_out(ctx, b, b.first);
         prefetch_next(ctx, b);
-        execute_request(ctx, qp, k->packet);
-        ctx.reorder->count(&ReorderCounters::delivered);
+        if (icrc_good(ctx, qp, *k)) {
+            execute_request(ctx, qp, k->packet);
+            ctx.reorder->count(&ReorderCounters::delivered);
+        }
         returned.add(k);
         if (qp.waits_requests) break;
     }

@@ -9,10 +9,18 @@
 
 namespace roci::qp {
 
+/// Returns true if keep_request() will keep or drop the packet, so that the packet is not executed before
+/// hand_over_requests(). The ICRC of such a packet is checked only then. Until then its payload leaves the nearest cache, so an
+/// earlier check would load the payload twice.
+inline bool checked_later(const Qp& qp, const wire::Packet& p) {
+    return qp.keeps_requests && !qp.waits_requests && p.info->has(wire::kRequest) &&
+           p.psn.distance_from(qp.responder.sequence.expected()) > 0;
+}
 /// Called for a request whose PSN is higher than the expected PSN. Returns true if the request is kept. In this case the
 /// reorder buffer reports the gap later, when a limit of Patience is exceeded. Returns false if the caller must report the gap.
 bool keep_request(Context& ctx, Qp& qp, const wire::Packet& p);
-/// Called after a request was executed. Executes the kept requests that follow this request.
+/// Called after a request was executed. Executes the kept requests that follow this request. Drops a kept request whose ICRC is
+/// wrong. The dropped request then counts as missing.
 void hand_over_requests(Context& ctx, Qp& qp);
 
 /// Called for a response, ACK or NAK that arrives while an earlier response is missing. Returns false if the missing response

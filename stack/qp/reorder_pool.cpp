@@ -20,10 +20,10 @@ ReorderPool::ReorderPool(ChunkSource& memory, const ReorderLimits& limits, std::
     for (io::Port* port : ports) lenders_.push_back({port, port->lends()});
 }
 
-/// Copies the bytes of a frame, and sets the pointers of the kept packet to the copy. Returns false if the frame is too long or
-/// memory is exhausted.
+/// Copies the bytes of a frame up to the ICRC, and sets the pointers of the kept packet to the copy. Returns false if the frame
+/// is too long or memory is exhausted.
 bool ReorderPool::copy(const wire::Packet& p, KeptFrame& to, Slab& copies) {
-    const size_t length = size_t(p.payload - p.frame) + p.payload_length;
+    const size_t length = wire::frame_bytes(p);
     if (length > wire::kMaxFrame || (to.copy = static_cast<uint8_t*>(copies.take())) == nullptr) return false;
     to.packet.frame = to.copy;
     to.packet.l3 = to.copy + (p.l3 - p.frame);
@@ -75,7 +75,17 @@ void ReturnedFrames::flush() noexcept {
     count_ = 0;
 }
 
+ReorderPool::~ReorderPool() {
+    if (spare_ != nullptr) places_.give_back(spare_);
+}
+
+void ReorderPool::give_back(KeptFrame** places) noexcept {
+    if (spare_ != nullptr) places_.give_back(std::exchange(spare_, nullptr));
+    spare_ = places;
+}
+
 KeptFrame** ReorderPool::take_places() {
+    if (spare_ != nullptr) return std::exchange(spare_, nullptr);
     void* block = places_.take();
     if (block == nullptr) {
         count(&ReorderCounters::no_memory);

@@ -37,6 +37,7 @@ struct ReorderCounters {
     uint64_t reports_sent = 0;     ///< loss reports sent
     uint64_t reports_used = 0;     ///< loss reports of peers that were used
     uint64_t reports_refused = 0;  ///< malformed, contradictory or unsolicited loss reports and inquiries
+    uint64_t bad_icrc = 0;         ///< kept frames that were dropped because their ICRC was wrong
     uint64_t freed = 0;            ///< kept frames that were freed without execution, for example at a reset of the QP
 };
 
@@ -64,6 +65,7 @@ public:
 
     /// `ports` are the engine's ports, which must outlive the kept frames.
     ReorderPool(ChunkSource& memory, const ReorderLimits& limits, std::span<io::Port* const> ports = {});
+    ~ReorderPool();
 
     /// Keeps a frame: takes the arrival from its port if the port lends further frames, else copies the frame. If the frame
     /// cannot be kept, counts the reason and returns nullptr. `has` is the number of frames of the same direction (requests or
@@ -71,7 +73,8 @@ public:
     KeptFrame* keep(const wire::Packet& p, uint32_t has, Arrival& arrival);
     /// Allocates an empty table of pointers to frames for one direction of a QP. Returns nullptr if memory is exhausted.
     KeptFrame** take_places();
-    void give_back(KeptFrame** places) noexcept { places_.give_back(places); }
+    /// Takes back a table. All pointers must be nullptr again.
+    void give_back(KeptFrame** places) noexcept;
     /// Allocates the reorder state of a QP. Returns nullptr if memory is exhausted.
     Reorder* make(void* owner);
     void give_back(Reorder* r) noexcept { reorders_.give_back(r); }
@@ -107,6 +110,7 @@ private:
     size_t capacity_;              ///< in frames
     std::vector<Lender> lenders_;  ///< by port
     Slab frames_, copies_, places_, reorders_;
+    KeptFrame** spare_ = nullptr;  ///< an empty table; most losses need one table at a time, and clearing it costs time
 };
 
 /// Returns kept frames to the pool, and lent frames to their ports in bursts, because a port needs less time per frame for a

@@ -89,6 +89,20 @@ inline Verdict check_l3(const uint8_t* frame, uint32_t length, HeaderChecksum sa
     return Verdict::not_roce;
 }
 
+/// Returns the IP packet in the frame of a parsed packet.
+inline IpPacket ip_packet(const Packet& p) {
+    if (p.ipv6) return {p.l3, kIpv6Length, load_be<uint16_t>(p.l3 + 4), true, p.ecn};
+    const uint32_t header_length = uint32_t(p.l3[0] & 0x0f) * 4;
+    return {p.l3, header_length, load_be<uint16_t>(p.l3 + 2) - header_length, false, p.ecn};
+}
+
+inline bool icrc_matches(const IpPacket& ip) {
+    const uint32_t covered = ip.header_length + ip.payload_length - kIcrcLength;
+    uint32_t wire;
+    std::memcpy(&wire, ip.header + covered, sizeof wire);
+    return wire == icrc(ip.header, covered, ip.ipv6, ip.header_length);
+}
+
 inline void read_bth(const uint8_t* bth, Packet& out) {
     const uint32_t partition = load_be<uint32_t>(bth);
     const uint32_t destination = load_be<uint32_t>(bth + 4);
@@ -199,15 +213,11 @@ Verdict parse(const uint8_t* frame, uint32_t length, Packet& out, bool check_icr
     if (pad > padded || padded % 4 != 0) return Verdict::bad_pad;  // payload plus padding is a multiple of 4 (IBA 9.2.4)
     if (padded != pad && !info.has(kPayload)) return Verdict::unexpected_payload;
     if (icrc_said == HeaderChecksum::wrong) return Verdict::bad_icrc;
-    if (check_icrc && icrc_said == HeaderChecksum::unknown) {
-        uint32_t wire;
-        std::memcpy(&wire, bth + room, sizeof wire);
-        if (wire != icrc(ip.header, ip.header_length + ip.payload_length - kIcrcLength, ip.ipv6, ip.header_length)) {
-            return Verdict::bad_icrc;
-        }
-    }
+    const bool unknown = icrc_said == HeaderChecksum::unknown;
+    if (check_icrc && unknown && !icrc_matches(ip)) return Verdict::bad_icrc;
 
     out.info = &info;
+    out.unchecked = unknown && !check_icrc;
     out.frame = frame;
     out.l3 = ip.header;
     out.payload = bth + info.header_length;
@@ -219,6 +229,13 @@ Verdict parse(const uint8_t* frame, uint32_t length, Packet& out, bool check_icr
     read_bth(bth, out);
     read_extended(bth + kBthLength, info.flags, out);
     return Verdict::ok;
+}
+
+bool icrc_right(const Packet& p) { return icrc_matches(ip_packet(p)); }
+
+uint32_t frame_bytes(const Packet& p) {
+    const IpPacket ip = ip_packet(p);
+    return uint32_t(p.l3 - p.frame) + ip.header_length + ip.payload_length;
 }
 
 }  // namespace roci::wire

@@ -53,7 +53,8 @@ struct Packet {
     uint8_t opcode = 0;
     bool solicited = false, mig_req = false, ack_request = false;
     bool fecn = false, becn = false;
-    uint8_t ecn = 0;  ///< ECN bits of the IP header
+    bool unchecked = false;  ///< the ICRC has not been checked
+    uint8_t ecn = 0;         ///< ECN bits of the IP header
     uint16_t pkey = 0;
     uint16_t udp_source = 0;
     Qpn dest_qp;
@@ -92,8 +93,13 @@ inline uint16_t vlan_id(const uint8_t* frame) {
 
 /// Parses one Ethernet frame of `length` bytes. The frame may have Ethernet padding. If parse() returns ok, `out` points into the
 /// frame. If `check_icrc` is false, parse() does not compute the ICRC. `ip` and `icrc` are the results of checks that the port
-/// has made. parse() itself makes each check whose result is unknown.
+/// has made. parse() itself makes each check whose result is unknown, and sets Packet::unchecked if it does not check the ICRC.
 Verdict parse(const uint8_t* frame, uint32_t length, Packet& out, bool check_icrc = true,
               HeaderChecksum ip = HeaderChecksum::unknown, HeaderChecksum icrc = HeaderChecksum::unknown);
+
+/// Returns true if the ICRC of a packet is right. parse() must have returned ok for this packet.
+bool icrc_right(const Packet& p);
+/// Returns the number of bytes of the packet's frame from the Ethernet header to the ICRC.
+uint32_t frame_bytes(const Packet& p);
 
 }  // namespace roci::wire

@@ -94,6 +94,9 @@ void run(Input input, Reach& reach) {
     require(without_icrc == (verdict == Verdict::bad_icrc ? Verdict::ok : verdict), "the ICRC is checked last");
     if (without_icrc == Verdict::ok) {
         check_bounds(trusting, in);
+        require(trusting.unchecked && !p.unchecked, "the packet says whether its ICRC was checked");
+        require(wire::icrc_right(trusting) == (verdict == Verdict::ok), "a later check has the same result");
+        require(trusting.frame + wire::frame_bytes(trusting) <= in.data() + in.size(), "the ICRC is within the frame");
         check_accessors(trusting);
         check_rebuild(trusting);
         check_loss_report(trusting, reach);

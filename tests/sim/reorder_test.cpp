@@ -19,6 +19,12 @@ struct Reorder : Responder {
     void send(std::initializer_list<uint32_t> psns) {
         for (const uint32_t i : psns) send_only(first + i, message, i);
     }
+    void send_broken(uint32_t i) {
+        auto frame =
+            puppet.build(wire::make_opcode(wire::Service::rc, Operation::send_only), at(first + i), bytes_of(message, i));
+        frame[frame.size() - 5 - wire::kIcrcLength] ^= 1;  // a byte of the payload
+        puppet.send_raw(frame);
+    }
     uint64_t count(Counter c) { return world.host(0).counter(c); }
     uint64_t held() {
         world.run_for(5000);
@@ -124,6 +130,68 @@ TEST_F(Reorder, OfTwoWithOnePsnTheFirstIsKept) {
     send({0});
     EXPECT_TRUE(is_ack(answer()));
     expect_messages(0, 3);
+}
+
+// The ICRC of a request behind a gap is checked when the request is to be executed.
+TEST_F(Reorder, AKeptRequestWithAWrongIcrcIsMissingAgain) {
+    join();
+    receives(5);
+    send({1});
+    send_broken(2);
+    send({3});
+    puppet.listen(20'000);
+    EXPECT_EQ(held(), 3u);
+    send({0});
+    const auto got = puppet.listen(100'000);
+    ASSERT_EQ(psns(got), (std::vector<uint32_t>{first + 1, first + 2}));
+    EXPECT_TRUE(is_ack(got[0].packet.syndrome));
+    EXPECT_EQ(got[1].packet.syndrome, kNakSequence) << "the broken request is reported as missing";
+    expect_messages(0, 2);
+    EXPECT_EQ(count(Counter::reorder_bad_icrc), 1u);
+    EXPECT_EQ(world.host(0).engine(0).device_counters(0).icrc_errors, 1u);
+    EXPECT_EQ(world.host(0).engine(0).device_counters(0).rx_errors, 1u);
+    send_broken(2);
+    send({2, 4});
+    EXPECT_TRUE(is_ack(answer()));
+    EXPECT_EQ(last[0].psn(), first + 4);
+    expect_messages(2, 3);
+    EXPECT_EQ(count(Counter::reorder_bad_icrc), 1u);
+    EXPECT_EQ(world.host(0).counter(wire::Verdict::bad_icrc), 1u) << "a request that is not behind a gap is checked at once";
+}
+
+TEST_F(Reorder, TheLastKeptRequestWithAWrongIcrcIsDropped) {
+    join();
+    receives(3);
+    send({1});
+    send_broken(2);
+    puppet.listen(20'000);
+    send({0});
+    EXPECT_TRUE(is_ack(answer()));
+    EXPECT_EQ(last[0].psn(), first + 1);
+    expect_messages(0, 2);
+    EXPECT_EQ(held(), 0u);
+    send({2});
+    EXPECT_TRUE(is_ack(answer()));
+    expect_messages(2, 1);
+}
+
+// A request is behind a gap when its batch is parsed. A packet of the same batch closes the gap, so the request must be checked
+// before it is executed.
+TEST_F(Reorder, ARequestIsCheckedIfItsBatchClosesTheGap) {
+    join();
+    receives(3);
+    send({1});
+    puppet.listen(20'000);
+    send({0});
+    send_broken(2);
+    EXPECT_TRUE(is_ack(answer()));
+    EXPECT_EQ(last[0].psn(), first + 1);
+    expect_messages(0, 2);
+    EXPECT_EQ(world.host(0).counter(wire::Verdict::bad_icrc), 1u);
+    EXPECT_EQ(count(Counter::reorder_bad_icrc), 0u);
+    send({2});
+    EXPECT_TRUE(is_ack(answer()));
+    expect_messages(2, 1);
 }
 
 TEST_F(Reorder, PsnsWrap) {
