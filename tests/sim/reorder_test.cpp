@@ -182,6 +182,7 @@ TEST_F(Reorder, ARequestIsCheckedIfItsBatchClosesTheGap) {
     receives(3);
     send({1});
     puppet.listen(20'000);
+    world.host(0).pause(world.now() + 5'000);  // so that the engine receives both packets at once
     send({0});
     send_broken(2);
     EXPECT_TRUE(is_ack(answer()));
