@@ -64,7 +64,6 @@ public:
         if constexpr (kHeapBlocks) return counted(std::aligned_alloc(kLine, block_));
         if (Free* const f = free_) {
             free_ = f->next;
-            __builtin_prefetch(free_, 1);  // the next call reads the link in this block
             return counted(f);
         }
         if (fresh_ == fresh_end_ && !use_next_chunk() && !grow(1)) return nullptr;

@@ -227,7 +227,7 @@ void Engine::Impl::ask_for_state(const qp::Qp& qp, const wire::Packet& p) const 
 /// Parses frames[first, end) and looks up their QPs. Passes frames for unknown QPs and frames other than RoCE to gsi.cpp.
 void Engine::Impl::parse_batch(uint32_t port, unsigned first, unsigned end) {
     ROCI_STAGE(lookup);
-    const bool check = ctx.reorder == nullptr || ctx.reorder->in_use() == 0;  // if no frame is kept, no ICRC is checked later
+    const bool check = ctx.reorder == nullptr || ctx.reorder->keepers == 0;  // if no requests are kept, no ICRC is checked later
     for (unsigned i = first; i < end; ++i) {
         wire::Verdict v = wire::parse(frames[i].data, frames[i].length, packets[i], check, frames[i].ip_checksum, frames[i].icrc);
         owners[i] = v == wire::Verdict::ok ? shared.qps.find(packets[i].dest_qp.value) : nullptr;

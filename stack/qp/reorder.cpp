@@ -51,9 +51,15 @@ void drop_responses(Context& ctx, Qp& qp) {
     forget_missing(qp);
 }
 
+void set_keeps_requests(Context& ctx, Qp& qp, bool keeps) {
+    ctx.reorder->keepers += uint32_t(keeps) - uint32_t(qp.keeps_requests);
+    qp.keeps_requests = keeps;
+}
+
 void drop_requests(Context& ctx, Qp& qp) {
     drop_backlog(ctx, qp.reorder->requests);
-    qp.keeps_requests = qp.reorder->reports.due = qp.reorder->reports.waits = false;
+    set_keeps_requests(ctx, qp, false);
+    qp.reorder->reports.due = qp.reorder->reports.waits = false;
     qp.reorder->reports.frontier = qp.reorder->requests.base;
 }
 
@@ -227,7 +233,7 @@ bool keep_request(Context& ctx, Qp& qp, const wire::Packet& p) {
         b.asked = true;
         return false;
     }
-    qp.keeps_requests = true;
+    set_keeps_requests(ctx, qp, true);
     look_for_news(ctx, qp, p.psn);
     judge_requests(ctx, qp);
     return true;

@@ -63,6 +63,8 @@ public:
     /// Memory of a kept frame whose bytes are copied. ReorderLimits::bytes counts each kept frame as this number of bytes.
     static constexpr size_t kFrameBytes = sizeof(KeptFrame) + wire::kMaxFrame;
 
+    uint32_t keepers = 0;  ///< number of QPs that keep requests (Qp::keeps_requests)
+
     /// `ports` are the engine's ports, which must outlive the kept frames.
     ReorderPool(ChunkSource& memory, const ReorderLimits& limits, std::span<io::Port* const> ports = {});
     ~ReorderPool();

@@ -91,7 +91,7 @@ bool measure(double loss, abi::WrOpcode opcode) {
 
 }  // namespace
 
-int loss_shares() {
+int loss_shares(std::string_view only) {
     ring_wire = std::make_unique<RingWire>(std::vector<unsigned>{});
     std::printf(
         "One QP, one busy thread, %u messages of %u bytes at a time, path MTU 4096: share of the throughput without loss,\n"
@@ -100,6 +100,7 @@ int loss_shares() {
     for (const double loss : kLosses) std::printf("  %12g %%", 100 * loss);
     std::printf("\n");
     for (const auto& [name, opcode] : kOperations) {
+        if (!only.empty() && only != name) continue;
         std::printf("%-6s", name);
         for (const double loss : kLosses)
             if (!measure(loss, opcode)) return std::fprintf(stderr, "transport_bench: a message failed\n"), 1;

@@ -3,7 +3,7 @@
 // includes posting, fetching, sending and receiving frames, two ICRCs, the ACK, the completion and polling. Options:
 //   --stages [--quick]  figures in cycles; in the program transport_stages per stage (stage_cases.cpp)
 //   --engines N         N engines of one host, each on one CPU with its QPs and their client (several_engines.cpp)
-//   --loss              share of the throughput that remains if frames are lost (loss_shares.cpp)
+//   --loss [OPERATION]  share of the throughput that remains if frames are lost (loss_shares.cpp)
 //   --in-program [--one-cpu]  half a round trip between programs that run their engines themselves (engine_in_program.cpp)
 #include <benchmark/benchmark.h>
 
@@ -69,7 +69,7 @@ int main(int argc, char** argv) {
     using namespace roci::bench;
     if (argc > 2 && std::string_view(argv[1]) == "--engines") return several(argc, argv);
     if (argc > 1 && std::string_view(argv[1]) == "--in-program") return in_program(argc, argv);
-    if (argc > 1 && std::string_view(argv[1]) == "--loss") return loss_shares();
+    if (argc > 1 && std::string_view(argv[1]) == "--loss") return loss_shares(argc > 2 ? argv[2] : "");
     if (argc > 1 && std::string_view(argv[1]) == "--net-ring") {  // --net-ring must be the first argument
         ring_wire = std::make_unique<RingWire>(std::vector<unsigned>{});
         std::rotate(argv + 1, argv + 2, argv + argc);
