@@ -71,7 +71,10 @@ const char* check(const Qp& qp) {
 
 const char* check_kept(const Context& ctx, const Qp& qp) {
     constexpr Nanos kTimers = 10'000'000;  // more than the longest Patience::wait() plus the granularity of the timer
+    if (ctx.reorder != nullptr && ctx.reorder->keepers != 0 && ctx.reorder->in_use() == 0)
+        return "too many QPs count as keeping requests";
     if (qp.reorder == nullptr) return nullptr;
+    if (qp.keeps_requests && ctx.reorder->keepers == 0) return "a QP that keeps requests does not count";
     const auto wrong = [&](const Backlog& b, bool keeps, bool waits) -> const char* {
         if (b.count > ctx.reorder->most_per_qp()) return "a QP keeps more frames than its share of the pool";
         const bool stalled = keeps && !waits && ctx.now - b.opened > kStalled + kTimers;
