@@ -200,7 +200,7 @@ bool take_in(Engine::Impl& e, io::HandoverLane& lane) {
 }
 
 /// Checks the ICRC of an unchecked packet, unless the packet's QP checks it later (qp::checked_later). Returns bad_icrc if the
-/// ICRC is wrong.
+/// ICRC is wrong, and ok otherwise.
 [[gnu::noinline]] wire::Verdict check_icrc(const Engine::Impl& e, const qp::Qp* owner, wire::Packet& p) {
     const bool own = owner != nullptr && owner->spec.engine == e.config.index;
     if (own && qp::checked_later(*owner, p)) return wire::Verdict::ok;

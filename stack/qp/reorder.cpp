@@ -83,8 +83,19 @@ void open_gap(Context& ctx, Backlog& b) {
     b.opened = ctx.now;
 }
 
-/// Keeps the packet if possible. Returns true if this packet or an earlier copy of it is kept.
-bool keep(Context& ctx, Backlog& b, const wire::Packet& p) {
+/// Checks the ICRC of a kept frame if it has not been checked. If the ICRC is wrong, counts the frame.
+bool intact(Context& ctx, const Qp& qp, KeptFrame& k) {
+    if (!k.packet.unchecked) return true;
+    k.packet.unchecked = false;
+    if (wire::icrc_right(k.packet)) return true;
+    ctx.reorder->count(&ReorderCounters::bad_icrc);
+    bump(ctx.device(qp).rx_errors);
+    bump(ctx.device(qp).icrc_errors);
+    return false;
+}
+
+/// Keeps the packet if possible. Returns true if this packet or an intact copy of it is kept.
+bool keep(Context& ctx, const Qp& qp, Backlog& b, const wire::Packet& p) {
     ReorderPool& pool = *ctx.reorder;
     if (psn_span(b.base, p.psn) >= pool.window()) {
         pool.count(&ReorderCounters::beyond);
@@ -92,10 +103,11 @@ bool keep(Context& ctx, Backlog& b, const wire::Packet& p) {
     }
     if (b.places == nullptr && (b.places = pool.take_places()) == nullptr) return false;
     KeptFrame*& here = place(ctx, b, p.psn);
-    if (here != nullptr) {
+    if (here != nullptr && intact(ctx, qp, *here)) {
         pool.count(&ReorderCounters::duplicates);
         return true;
     }
+    if (here != nullptr) ReturnedFrames(pool).add(take_out(ctx, b, p.psn));  // the first copy is damaged
     KeptFrame* k = pool.keep(p, b.count, ctx.arrival);
     if (k == nullptr) {
         if (b.count == 0) release_places(ctx, b);
@@ -147,15 +159,6 @@ bool not_ready(const ReceiveSequence& s) { return s.missing() && aeth_kind(s.nak
 /// Returns true if all kept requests are invalid after the executed request, because the QP will enter ERR or because the
 /// requester will send all later packets again.
 bool refused(const ReceiveSequence& s) { return s.refused() || not_ready(s); }
-
-/// Checks the ICRC of a kept frame if it has not been checked. If the ICRC is wrong, counts the frame.
-bool icrc_good(Context& ctx, const Qp& qp, const KeptFrame& k) {
-    if (!k.packet.unchecked || wire::icrc_right(k.packet)) return true;
-    ctx.reorder->count(&ReorderCounters::bad_icrc);
-    bump(ctx.device(qp).rx_errors);
-    bump(ctx.device(qp).icrc_errors);
-    return false;
-}
 
 /// Schedules a sequence NAK for the gap if one of the limits of Patience is exceeded. Arms the timer.
 void judge_requests(Context& ctx, Qp& qp) {
@@ -229,7 +232,8 @@ bool keep_request(Context& ctx, Qp& qp, const wire::Packet& p) {
         b.asked = rs.missing();
         begin_reports(qp);
     }
-    if (!keep(ctx, b, p)) {
+    if (!keep(ctx, qp, b, p)) {
+        if (qp.keeps_requests && b.count == 0) drop_requests(ctx, qp);
         b.asked = true;
         return false;
     }
@@ -254,7 +258,7 @@ void hand_over_requests(Context& ctx, Qp& qp) {
         if (b.count == 0 || b.first != rs.expected()) break;
         KeptFrame* k = take_out(ctx, b, b.first);
         prefetch_next(ctx, b);
-        if (icrc_good(ctx, qp, *k)) {
+        if (intact(ctx, qp, *k)) {
             execute_request(ctx, qp, k->packet);
             ctx.reorder->count(&ReorderCounters::delivered);
         }
@@ -281,7 +285,7 @@ bool keep_response(Context& ctx, Qp& qp, const wire::Packet& p) {
     if (p.info->has(wire::kAck)) {
         if (!r.has_ack || p.psn.distance_from(r.ack.psn) >= 0) r.ack = p;
         r.has_ack = true;
-    } else if (!keep(ctx, b, p) && !qp.keeps_responses) {
+    } else if (!keep(ctx, qp, b, p) && !qp.keeps_responses) {
         b.asked = true;
         return false;
     }

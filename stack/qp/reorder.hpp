@@ -9,13 +9,14 @@
 
 namespace roci::qp {
 
-/// Returns true if keep_request() will keep or drop the packet, so that the packet is not executed before
-/// hand_over_requests(). The ICRC of such a packet is checked only then. Until then its payload leaves the nearest cache, so an
-/// earlier check would load the payload twice.
+/// Returns true if the ICRC of the packet is to be checked by hand_over_requests(), before the packet is executed. Until then
+/// its payload leaves the nearest cache, so an earlier check would load the payload twice. A packet behind a further gap is
+/// checked on arrival, because a damaged PSN would change what the peer is told about missing packets.
 inline bool checked_later(const Qp& qp, const wire::Packet& p) {
     return qp.keeps_requests && !qp.waits_requests && p.info->has(wire::kRequest) &&
-           p.psn.distance_from(qp.responder.sequence.expected()) > 0;
+           p.psn.distance_from(qp.responder.sequence.expected()) > 0 && p.psn.distance_from(qp.reorder->requests.end) <= 0;
 }
+
 /// Called for a request whose PSN is higher than the expected PSN. Returns true if the request is kept. In this case the
 /// reorder buffer reports the gap later, when a limit of Patience is exceeded. Returns false if the caller must report the gap.
 bool keep_request(Context& ctx, Qp& qp, const wire::Packet& p);

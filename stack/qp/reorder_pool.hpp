@@ -67,7 +67,7 @@ public:
 
     /// `ports` are the engine's ports, which must outlive the kept frames.
     ReorderPool(ChunkSource& memory, const ReorderLimits& limits, std::span<io::Port* const> ports = {});
-    ~ReorderPool();
+    ~ReorderPool();  ///< the slabs do not free blocks in use
 
     /// Keeps a frame: takes the arrival from its port if the port lends further frames, else copies the frame. If the frame
     /// cannot be kept, counts the reason and returns nullptr. `has` is the number of frames of the same direction (requests or
@@ -112,7 +112,7 @@ private:
     size_t capacity_;              ///< in frames
     std::vector<Lender> lenders_;  ///< by port
     Slab frames_, copies_, places_, reorders_;
-    KeptFrame** spare_ = nullptr;  ///< an empty table; most losses need one table at a time, and clearing it costs time
+    KeptFrame** spare_ = nullptr;  ///< an empty table that take_places() need not clear
 };
 
 /// Returns kept frames to the pool, and lent frames to their ports in bursts, because a port needs less time per frame for a

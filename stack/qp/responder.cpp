@@ -1,6 +1,7 @@
 // The responder processes one request packet at a time. It performs the checks of IBA 9.7.4.1 in their order (PSN, opcode
 // sequence, allowed opcode, resources, length and R_Key) and then executes the request. kFaults has a row for each fault that
 // fault() handles.
+#include <cassert>
 #include <cstring>
 #include <optional>
 
@@ -352,6 +353,7 @@ void execute_request(Context& ctx, Qp& qp, const wire::Packet& p) {
     }
     establish(ctx, qp);
     if (!in_sequence(ctx, qp, p)) return;
+    assert(!p.unchecked);
     rs.sequence.arrived();
     if (!legal_succession(rs, *p.info)) return fault(ctx, qp, RequestFault::invalid_succession);
     const uint32_t right = right_needed(p);

@@ -16,7 +16,7 @@ bool SlowMemory::has_done() const {
 }
 
 SlowJob* SlowMemory::take_frame(SlowRole role, const wire::Packet& p) {
-    const size_t length = size_t(p.payload - p.frame) + p.payload_length;
+    const size_t length = wire::frame_bytes(p);
     void* block = length <= wire::kMaxFrame ? frames_.take() : nullptr;
     if (block == nullptr) return nullptr;
     auto* job = new (block) SlowJob;

@@ -89,19 +89,15 @@ inline Verdict check_l3(const uint8_t* frame, uint32_t length, HeaderChecksum sa
     return Verdict::not_roce;
 }
 
-/// Returns the IP packet in the frame of a parsed packet.
-inline IpPacket ip_packet(const Packet& p) {
-    if (p.ipv6) return {p.l3, kIpv6Length, load_be<uint16_t>(p.l3 + 4), true, p.ecn};
-    const uint32_t header_length = uint32_t(p.l3[0] & 0x0f) * 4;
-    return {p.l3, header_length, load_be<uint16_t>(p.l3 + 2) - header_length, false, p.ecn};
+/// Returns true if the ICRC behind the first `covered` bytes of an IP packet is right.
+inline bool icrc_matches(const uint8_t* l3, uint32_t covered, bool ipv6, uint32_t ip_header_length) {
+    uint32_t wire;
+    std::memcpy(&wire, l3 + covered, sizeof wire);
+    return wire == icrc(l3, covered, ipv6, ip_header_length);
 }
 
-inline bool icrc_matches(const IpPacket& ip) {
-    const uint32_t covered = ip.header_length + ip.payload_length - kIcrcLength;
-    uint32_t wire;
-    std::memcpy(&wire, ip.header + covered, sizeof wire);
-    return wire == icrc(ip.header, covered, ip.ipv6, ip.header_length);
-}
+/// Returns the position of a packet's ICRC. parse() has checked that payload and padding are a multiple of 4 bytes long.
+inline const uint8_t* icrc_of(const Packet& p) { return p.payload + (p.payload_length + 3) / 4 * 4; }
 
 inline void read_bth(const uint8_t* bth, Packet& out) {
     const uint32_t partition = load_be<uint32_t>(bth);
@@ -214,7 +210,8 @@ Verdict parse(const uint8_t* frame, uint32_t length, Packet& out, bool check_icr
     if (padded != pad && !info.has(kPayload)) return Verdict::unexpected_payload;
     if (icrc_said == HeaderChecksum::wrong) return Verdict::bad_icrc;
     const bool unknown = icrc_said == HeaderChecksum::unknown;
-    if (check_icrc && unknown && !icrc_matches(ip)) return Verdict::bad_icrc;
+    const uint32_t covered = ip.header_length + ip.payload_length - kIcrcLength;
+    if (check_icrc && unknown && !icrc_matches(ip.header, covered, ip.ipv6, ip.header_length)) return Verdict::bad_icrc;
 
     out.info = &info;
     out.unchecked = unknown && !check_icrc;
@@ -231,11 +228,11 @@ Verdict parse(const uint8_t* frame, uint32_t length, Packet& out, bool check_icr
     return Verdict::ok;
 }
 
-bool icrc_right(const Packet& p) { return icrc_matches(ip_packet(p)); }
-
-uint32_t frame_bytes(const Packet& p) {
-    const IpPacket ip = ip_packet(p);
-    return uint32_t(p.l3 - p.frame) + ip.header_length + ip.payload_length;
+bool icrc_right(const Packet& p) {
+    const uint8_t* udp = p.payload - p.info->header_length - kUdpLength;
+    return icrc_matches(p.l3, uint32_t(icrc_of(p) - p.l3), p.ipv6, uint32_t(udp - p.l3));
 }
+
+uint32_t frame_bytes(const Packet& p) { return uint32_t(icrc_of(p) - p.frame) + kIcrcLength; }
 
 }  // namespace roci::wire

@@ -93,7 +93,7 @@ inline uint16_t vlan_id(const uint8_t* frame) {
 
 /// Parses one Ethernet frame of `length` bytes. The frame may have Ethernet padding. If parse() returns ok, `out` points into the
 /// frame. If `check_icrc` is false, parse() does not compute the ICRC. `ip` and `icrc` are the results of checks that the port
-/// has made. parse() itself makes each check whose result is unknown, and sets Packet::unchecked if it does not check the ICRC.
+/// has made. parse() itself makes each check whose result is unknown. Sets Packet::unchecked if nobody has checked the ICRC.
 Verdict parse(const uint8_t* frame, uint32_t length, Packet& out, bool check_icrc = true,
               HeaderChecksum ip = HeaderChecksum::unknown, HeaderChecksum icrc = HeaderChecksum::unknown);
 

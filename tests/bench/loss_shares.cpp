@@ -92,6 +92,9 @@ bool measure(double loss, abi::WrOpcode opcode) {
 }  // namespace
 
 int loss_shares(std::string_view only) {
+    const auto known = [&](const auto& operation) { return only == operation.name; };
+    if (!only.empty() && std::ranges::none_of(kOperations, known))
+        return std::fprintf(stderr, "transport_bench: --loss needs WRITE, SEND, READ or no operation\n"), 1;
     ring_wire = std::make_unique<RingWire>(std::vector<unsigned>{});
     std::printf(
         "One QP, one busy thread, %u messages of %u bytes at a time, path MTU 4096: share of the throughput without loss,\n"

@@ -132,7 +132,7 @@ TEST_F(Reorder, OfTwoWithOnePsnTheFirstIsKept) {
     expect_messages(0, 3);
 }
 
-// The ICRC of a request behind a gap is checked when the request is to be executed.
+// While a QP keeps requests, the ICRC of a further request behind the gap is checked before the request is executed.
 TEST_F(Reorder, AKeptRequestWithAWrongIcrcIsMissingAgain) {
     join();
     receives(5);
@@ -156,7 +156,42 @@ TEST_F(Reorder, AKeptRequestWithAWrongIcrcIsMissingAgain) {
     EXPECT_EQ(last[0].psn(), first + 4);
     expect_messages(2, 3);
     EXPECT_EQ(count(Counter::reorder_bad_icrc), 1u);
-    EXPECT_EQ(world.host(0).counter(wire::Verdict::bad_icrc), 1u) << "a request that is not behind a gap is checked at once";
+    EXPECT_EQ(world.host(0).counter(wire::Verdict::bad_icrc), 2u) << "a request that is not behind a gap is checked at once";
+}
+
+TEST_F(Reorder, AnIntactCopyReplacesAKeptRequestWithAWrongIcrc) {
+    join();
+    receives(4);
+    send({1});
+    send_broken(2);
+    send({2, 3});
+    puppet.listen(20'000);
+    EXPECT_EQ(held(), 3u);
+    EXPECT_EQ(count(Counter::reorder_bad_icrc), 1u);
+    send_broken(2);
+    send({0});
+    EXPECT_TRUE(is_ack(answer()));
+    EXPECT_EQ(last[0].psn(), first + 3);
+    expect_messages(0, 4);
+    EXPECT_EQ(count(Counter::reorder_bad_icrc), 1u);
+    EXPECT_EQ(count(Counter::reorder_duplicates), 1u) << "of an intact request";
+}
+
+// A damaged PSN must not extend the range in which requests count as missing.
+TEST_F(Reorder, ARequestBehindAFurtherGapIsCheckedOnArrival) {
+    join();
+    receives(3);
+    send({1});
+    send_broken(500);
+    send({2});
+    puppet.listen(20'000);
+    EXPECT_EQ(held(), 2u);
+    EXPECT_EQ(world.host(0).counter(wire::Verdict::bad_icrc), 1u);
+    EXPECT_EQ(count(Counter::reorder_bad_icrc), 0u);
+    send({0});
+    EXPECT_TRUE(is_ack(answer()));
+    expect_messages(0, 3);
+    EXPECT_TRUE(puppet.listen(5'000'000).empty()) << "nothing is missing";
 }
 
 TEST_F(Reorder, TheLastKeptRequestWithAWrongIcrcIsDropped) {

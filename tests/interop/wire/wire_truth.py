@@ -98,7 +98,7 @@ def check_page(tally, blocks, write):
     for name, lines in blocks.items():
         written = with_block(page, name, lines)
         if written != page and not write:
-            stale.append(f'block {name} does not: run tests/interop/wire/wire_truth.py --write, and read the change')
+            stale.append(f'the block {name} differs from the capture: run tests/interop/wire/wire_truth.py --write, and read the change')
         page = written
     if write:
         PAGE.write_text(page)
