@@ -1,6 +1,8 @@
 # Functions for all commands of ./dev. When ./dev sources this file, the working directory is the root of the repository.
 
 BUILD="${BUILD:-build}"
+# Clones in other folders share the objects of ccache. In exchange, the debug information of a shared object names the folder of the first clone.
+export CCACHE_NOHASHDIR=1
 export ROCI="$PWD/$BUILD/apps/roci/roci" ROCID="$PWD/$BUILD/apps/rocid/rocid"
 
 say() { printf '\n== %s\n' "$*"; }
