@@ -75,17 +75,7 @@ void ReturnedFrames::flush() noexcept {
     count_ = 0;
 }
 
-ReorderPool::~ReorderPool() {
-    if (spare_ != nullptr) places_.give_back(spare_);
-}
-
-void ReorderPool::give_back(KeptFrame** places) noexcept {
-    if (spare_ != nullptr) places_.give_back(std::exchange(spare_, nullptr));
-    spare_ = places;
-}
-
 KeptFrame** ReorderPool::take_places() {
-    if (spare_ != nullptr) return std::exchange(spare_, nullptr);
     void* block = places_.take();
     if (block == nullptr) {
         count(&ReorderCounters::no_memory);

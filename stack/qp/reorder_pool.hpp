@@ -67,7 +67,6 @@ public:
 
     /// `ports` are the engine's ports, which must outlive the kept frames.
     ReorderPool(ChunkSource& memory, const ReorderLimits& limits, std::span<io::Port* const> ports = {});
-    ~ReorderPool();  ///< the slabs do not free blocks in use
 
     /// Keeps a frame: takes the arrival from its port if the port lends further frames, else copies the frame. If the frame
     /// cannot be kept, counts the reason and returns nullptr. `has` is the number of frames of the same direction (requests or
@@ -75,8 +74,7 @@ public:
     KeptFrame* keep(const wire::Packet& p, uint32_t has, Arrival& arrival);
     /// Allocates an empty table of pointers to frames for one direction of a QP. Returns nullptr if memory is exhausted.
     KeptFrame** take_places();
-    /// Takes back a table. All pointers must be nullptr again.
-    void give_back(KeptFrame** places) noexcept;
+    void give_back(KeptFrame** places) noexcept { places_.give_back(places); }
     /// Allocates the reorder state of a QP. Returns nullptr if memory is exhausted.
     Reorder* make(void* owner);
     void give_back(Reorder* r) noexcept { reorders_.give_back(r); }
@@ -112,7 +110,6 @@ private:
     size_t capacity_;              ///< in frames
     std::vector<Lender> lenders_;  ///< by port
     Slab frames_, copies_, places_, reorders_;
-    KeptFrame** spare_ = nullptr;  ///< an empty table that take_places() need not clear
 };
 
 /// Returns kept frames to the pool, and lent frames to their ports in bursts, because a port needs less time per frame for a
