@@ -50,6 +50,7 @@ void Engine::Impl::publish_reorder() {
         {Counter::loss_reports_used, &C::reports_used},
         {Counter::loss_reports_refused, &C::reports_refused},
     };
+    // Kept requests whose ICRC proved wrong since the last call count like frames whose ICRC was wrong on arrival.
     counters.add(wire::Verdict::bad_icrc, ctx.reorder->counters().bad_icrc - counters.get(Counter::reorder_bad_icrc));
     for (const Row& r : kRows) counters.set(r.counter, ctx.reorder->counters().*r.value);
     counters.set(Counter::reorder_held, ctx.reorder->in_use());

@@ -83,7 +83,7 @@ void open_gap(Context& ctx, Backlog& b) {
     b.opened = ctx.now;
 }
 
-/// Checks the ICRC of a kept frame if it has not been checked. If the ICRC is wrong, counts the frame.
+/// Returns false if the ICRC of a kept frame is wrong, and counts the frame. Checks the ICRC only once.
 bool intact(Context& ctx, const Qp& qp, KeptFrame& k) {
     if (!k.packet.unchecked) return true;
     k.packet.unchecked = false;

@@ -10,8 +10,8 @@
 namespace roci::qp {
 
 /// Returns true if the ICRC of the packet is to be checked by hand_over_requests(), before the packet is executed. Until then
-/// its payload leaves the nearest cache, so an earlier check would load the payload twice. A packet behind a further gap is
-/// checked on arrival, because a damaged PSN would change what the peer is told about missing packets.
+/// its payload leaves the nearest cache, so an earlier check would load the payload twice. The first packet behind
+/// each gap is checked on arrival, because a damaged PSN there would make later packets count as missing.
 inline bool checked_later(const Qp& qp, const wire::Packet& p) {
     return qp.keeps_requests && !qp.waits_requests && p.info->has(wire::kRequest) &&
            p.psn.distance_from(qp.responder.sequence.expected()) > 0 && p.psn.distance_from(qp.reorder->requests.end) <= 0;

@@ -14,9 +14,9 @@ namespace roci::bench {
 namespace {
 
 constexpr uint32_t kBytes = 65536, kBatch = 64;
-constexpr uint32_t kBlocks = 24;   ///< number of blocks per figure; their spread gives the standard error
-constexpr uint32_t kRounds = 100;  ///< number of rounds with loss, and of rounds without loss, per block
-constexpr double kNever = 1e-12;   ///< a probability of loss that is not 0, so that FaultPort does the same work
+constexpr uint32_t kBlocks = 24;        ///< number of blocks per figure; their spread gives the standard error
+constexpr uint32_t kRounds = 100;       ///< number of rounds with loss, and of rounds without loss, per block
+constexpr double kAlmostNever = 1e-12;  ///< a probability of loss that is not 0, so that FaultPort does the same work
 constexpr double kLosses[] = {0.0001, 0.001, 0.01, 0.03, 0.05};
 constexpr struct {
     const char* name;
@@ -27,7 +27,7 @@ constexpr struct {
 class SometimesLossy final : public io::Port {
 public:
     SometimesLossy(io::Port& inner, double loss, uint64_t seed, const TimeSource& clock, const bool& loses)
-        : faultless_(inner, {.drop = kNever}, clock), faulty_(inner, {.seed = seed, .drop = loss}, clock), loses_(loses) {}
+        : faultless_(inner, {.drop = kAlmostNever}, clock), faulty_(inner, {.seed = seed, .drop = loss}, clock), loses_(loses) {}
     unsigned rx_burst(io::RxFrame* frames, unsigned max) override { return now().rx_burst(frames, max); }
     void rx_free(io::RxFrame* frames, unsigned n) override { now().rx_free(frames, n); }
     uint32_t lends() const override { return faultless_.lends(); }
