@@ -27,7 +27,7 @@ import sys
 import time
 from pathlib import Path
 
-from local_rocid import ENDS_WITH_US, Rocid, end_on_signals
+from local_rocid import ENDS_WITH_US, Rocid, end_on_signals, wait_listening
 
 TOP = Path(__file__).resolve().parent.parent.parent
 VICTIM, ATTACKER = 65532, 65533
@@ -62,15 +62,6 @@ VICTIMS = {
 
 def as_user(uid, command):
     return ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", *ENDS_WITH_US, *map(str, command)]
-
-
-def wait_listening(port):
-    """Waits until a program listens on the TCP port, but not longer than 20 s."""
-    listens = re.compile(rf":{port:04X} \S+ 0A ")
-    for _ in range(400):
-        if any(listens.search(Path("/proc/net", table).read_text()) for table in ("tcp", "tcp6")):
-            return
-        time.sleep(0.05)
 
 
 class Pair:

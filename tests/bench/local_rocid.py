@@ -1,5 +1,6 @@
 """Starts a rocid with loopback devices and sets the environment for programs that use it."""
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,6 +18,15 @@ def end_on_signals():
     started."""
     for s in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(s, lambda number, _: sys.exit(128 + number))
+
+
+def wait_listening(port):
+    """Waits until a program listens on the TCP port, but not longer than 20 s."""
+    listens = re.compile(rf":{port:04X} \S+ 0A ")
+    for _ in range(1000):
+        if any(listens.search(Path("/proc/net", table).read_text()) for table in ("tcp", "tcp6")):
+            return
+        time.sleep(0.02)
 
 
 class Rocid:

@@ -4,8 +4,8 @@
     tests/bench/loss.py [--build DIR] [--seconds N] [--rounds N] [--only write send read] [--mode reports selective back-n adaptive] [--drops P ...]
 
 rocid itself drops frames at random, in each direction (section [fault] of its configuration). Each row is one QP with 64 KiB per
-message at MTU 4096. The shares of a row are relative to the runs without loss in the same row. With --rounds N, each figure is the
-median of N runs, and the runs with different losses alternate. Prints a table in Markdown.
+message at MTU 4096. The shares of a row are relative to the run without loss in the same round. With --rounds N, each figure is the
+median of N rounds. Prints a table in Markdown.
 """
 import argparse
 import os
@@ -13,10 +13,9 @@ import re
 import statistics
 import subprocess
 import sys
-import time
 from pathlib import Path
 
-from local_rocid import Rocid
+from local_rocid import Rocid, wait_listening
 
 TOP = Path(__file__).resolve().parent.parent.parent
 PROGRAMS = {"write": "ib_write_bw", "send": "ib_send_bw", "read": "ib_read_bw"}
@@ -37,7 +36,7 @@ def gigabits(rocid, program, seconds):
     command = [program, "-F", "-x", "1", "-m", "4096", "-s", "65536", "-D", str(seconds), "-p", str(PORT), "--report_gbits"]
     server = subprocess.Popen([*command, "-d", "roci1"], env=rocid.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        time.sleep(0.5)
+        wait_listening(PORT)
         done = subprocess.run([*command, "-d", "roci0", "127.0.0.1"], env=rocid.env, capture_output=True, text=True,
                               timeout=30 + 3 * seconds)
     except subprocess.TimeoutExpired:
@@ -52,15 +51,12 @@ def gigabits(rocid, program, seconds):
     return float(rows[-1][3]) if rows and done.returncode == 0 else None
 
 
-def cell(figure, whole):
-    if figure is None:
+def share(figures, whole):
+    """Returns the median of the shares of the rounds as text. The two runs of a round are close in time, so a CPU whose speed changes
+    has little effect on their share."""
+    if None in figures or None in whole:
         return "error"
-    return f"{100 * figure / whole:.1f} %" if whole else "-"
-
-
-def median(figures):
-    """Returns None if a run failed."""
-    return None if None in figures else statistics.median(figures)
+    return f"{100 * statistics.median(f / w for f, w in zip(figures, whole)):.1f} %"
 
 
 def measure(args, mode):
@@ -92,10 +88,10 @@ def main():
     for mode in args.mode:
         figures = measure(args, mode)
         for name in args.only:
-            row = [median(figures[name, drop]) for drop in args.drops]
-            broken |= None in row
-            print(f"| {PROGRAMS[name]} | {mode} | {'error' if row[0] is None else f'{row[0]:.1f}'} | "
-                  + " | ".join(cell(f, row[0]) for f in row[1:]) + " |", flush=True)
+            runs = [figures[name, drop] for drop in args.drops]
+            broken |= any(None in r for r in runs)
+            print(f"| {PROGRAMS[name]} | {mode} | {'error' if None in runs[0] else f'{statistics.median(runs[0]):.1f}'} | "
+                  + " | ".join(share(r, runs[0]) for r in runs[1:]) + " |", flush=True)
     return 1 if broken else 0
 
 

@@ -21,7 +21,7 @@ import sys
 import time
 from pathlib import Path
 
-from local_rocid import ENDS_WITH_US, Rocid, end_on_signals
+from local_rocid import ENDS_WITH_US, Rocid, end_on_signals, wait_listening
 
 TOP = Path(__file__).resolve().parent.parent.parent
 PORT = 18996
@@ -83,18 +83,10 @@ def end(process):
         process.wait()
 
 
-def listens(port):
-    tail = f":{port:04X} "
-    return any(tail in line and line.split()[3] == "0A" for f in ("tcp", "tcp6") for line in Path(f"/proc/net/{f}").read_text().splitlines())
-
-
 def start_server(rocid, command):
     server = subprocess.Popen([*command, "-d", "roci1"], env=rocid.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                               start_new_session=rocid.own_session)
-    for _ in range(400):
-        if listens(PORT):
-            break
-        time.sleep(0.02)
+    wait_listening(PORT)
     return server
 
 
