@@ -118,7 +118,7 @@ unsigned DpdkPort::rx_burst(io::RxFrame* frames, unsigned max) {
             continue;
         }
         const auto ip = checks_headers_ ? said_of(m->ol_flags) : wire::HeaderChecksum::unknown;
-        frames[n++] = {rte_pktmbuf_mtod(m, const uint8_t*), m->data_len, m, ip};
+        frames[n++] = {rte_pktmbuf_mtod(m, const uint8_t*), m->data_len, m, ip, icrc_};
     }
     return n;
 }
@@ -157,7 +157,7 @@ unsigned DpdkPort::tx_burst(io::TxFrame* frames, unsigned count) {
             mbufs[i]->data_off = uint16_t(f.data - static_cast<const uint8_t*>(mbufs[i]->buf_addr));
             mbufs[i]->data_len = uint16_t(f.length);
             mbufs[i]->pkt_len = f.length;
-            if (f.checksum_offset != 0) leave_checksum(*mbufs[i], f.checksum_offset);
+            if (f.left.checksum_offset != 0) leave_checksum(*mbufs[i], f.left.checksum_offset);
         }
         const unsigned n = rte_eth_tx_burst(port_, queue_, mbufs, uint16_t(burst));
         sent += n;

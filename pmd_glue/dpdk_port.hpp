@@ -38,10 +38,11 @@ private:
     rte_mempool* pool_ = nullptr;
 };
 
-/// Offloads of the IPv4 header checksum. `received`: the port checks received frames. `sent`: the port computes the checksum of
-/// sent frames.
+/// Checksums that the engine leaves to the port. `received`: the port checks the IPv4 header checksum of received frames. `sent`:
+/// the port computes the IPv4 header checksum of sent frames. `icrc`: the frames contain no ICRC, because they never leave the
+/// memory of this process.
 struct ChecksumOffload {
-    bool received = false, sent = false;
+    bool received = false, sent = false, icrc = false;
     bool operator==(const ChecksumOffload&) const = default;
 };
 
@@ -58,7 +59,13 @@ public:
     /// The engine may keep `lends` received frames.
     DpdkPort(uint16_t port, uint16_t queue, MbufPool& pool, const std::atomic<bool>* up = nullptr, ChecksumOffload checksums = {},
              uint32_t lends = 0)
-        : port_(port), queue_(queue), checks_headers_(checksums.received), lends_(lends), pool_(pool), up_(up) {}
+        : port_(port),
+          queue_(queue),
+          checks_headers_(checksums.received),
+          icrc_(checksums.icrc ? wire::HeaderChecksum::absent : wire::HeaderChecksum::unknown),
+          lends_(lends),
+          pool_(pool),
+          up_(up) {}
 
     unsigned rx_burst(io::RxFrame* frames, unsigned max) override;
     void rx_free(io::RxFrame* frames, unsigned count) override;
@@ -90,6 +97,7 @@ private:
     void judge_sleep(bool frames);
     const uint16_t port_, queue_;
     const bool checks_headers_;
+    const wire::HeaderChecksum icrc_;
     const uint32_t lends_;
     MbufPool& pool_;
     const std::atomic<bool>* const up_;

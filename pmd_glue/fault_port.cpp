@@ -190,7 +190,7 @@ void FaultPort::duplicate(const io::TxFrame& f, Nanos now) {
     }
     std::memcpy(copy.data, f.data, f.length);
     copy.length = f.length;
-    copy.checksum_offset = f.checksum_offset;
+    copy.left = f.left;
     copy.sender = f.sender;
     bump(counts_.duplicated);
     if (spec_.delay == 0) return pass(copy, now);

@@ -23,7 +23,6 @@ struct FaultSpec {
     double ecn = 0;             ///< the frame is marked Congestion Experienced, if the sender is ECN-capable (RFC 3168 clause 5)
     Nanos delay = 0;            ///< delay of every frame
     bool only_payload = false;  ///< `corrupt` does not change IP and UDP headers, because a UDP socket rebuilds them
-    bool any() const { return drop > 0 || corrupt > 0 || reorder > 0 || duplicate > 0 || ecn > 0 || delay > 0; }
 };
 
 /// Numbers of frames: offered to the port, sent by the inner port, and affected by each fault.

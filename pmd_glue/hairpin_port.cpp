@@ -26,7 +26,7 @@ bool is_multicast(const io::TxFrame& f) { return f.length >= 6 && (f.data[0] & 1
 
 io::TxFrame back_to_tx(const io::RxFrame& f) {
     void* cookie = reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(f.cookie) & ~kHairpinned);
-    return {const_cast<uint8_t*>(f.data), 0, f.length, cookie, 0};
+    return {.data = const_cast<uint8_t*>(f.data), .length = f.length, .cookie = cookie};
 }
 
 }  // namespace
@@ -43,14 +43,15 @@ HairpinPort::~HairpinPort() {
 
 bool HairpinPort::is_own(const io::TxFrame& f) const { return f.length >= 6 && mac_word(f.data) == own_; }
 
-/// Appends a frame to the queue. If the NIC was to compute the checksum, computes the checksum here, because the NIC does not
-/// process this frame. Returns false if the queue is full.
+/// Appends a frame to the queue. If the NIC was to compute the checksum of the IPv4 header, computes it here, because the NIC
+/// does not process this frame. A frame without an ICRC needs none. Returns false if the queue is full.
 bool HairpinPort::queue(io::TxFrame& f) {
     if (waiting() > mask_) return false;
     void* cookie = reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(f.cookie) | kHairpinned);
-    const auto known = f.checksum_offset != 0 ? wire::HeaderChecksum::right : wire::HeaderChecksum::unknown;
+    const auto header = f.left.checksum_offset != 0 ? wire::HeaderChecksum::right : wire::HeaderChecksum::unknown;
+    const auto icrc = std::exchange(f.left.icrc, false) ? wire::HeaderChecksum::absent : wire::HeaderChecksum::unknown;
     complete(f);
-    fifo_[head_++ & mask_] = {f.data, f.length, cookie, known};
+    fifo_[head_++ & mask_] = {f.data, f.length, cookie, header, icrc};
     return true;
 }
 
@@ -94,7 +95,7 @@ unsigned HairpinPort::send_multicast(io::TxFrame* frames, unsigned count) {
         if (copy.capacity < frames[i].length) continue;
         std::memcpy(copy.data, frames[i].data, frames[i].length);
         copy.length = frames[i].length;
-        copy.checksum_offset = frames[i].checksum_offset;
+        copy.left = frames[i].left;
         copy.sender = frames[i].sender;
     }
     const unsigned sent = inner_.tx_burst(frames, count);

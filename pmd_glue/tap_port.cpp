@@ -28,7 +28,7 @@ TapRing::TapRing(std::string interface_name, uint32_t queue, const TapFilter& fi
     for (uint32_t i = 0; i < slot_count_; ++i) slots_[i].bytes = &bytes_[size_t{i} * stride(snap_length_)];
 }
 
-TapRing::Offer TapRing::fill(Nanos time, Direction direction, const uint8_t* data, uint32_t length, uint8_t checksum_offset,
+TapRing::Offer TapRing::fill(Nanos time, Direction direction, const uint8_t* data, uint32_t length, wire::LeftToPort left,
                              uint32_t sender) {
     if (!wants(filter_, direction, data, length, sender)) return Offer::unwanted;
     const uint32_t h = head_.load(std::memory_order_relaxed);
@@ -39,8 +39,9 @@ TapRing::Offer TapRing::fill(Nanos time, Direction direction, const uint8_t* dat
     s.length = length;
     s.captured = std::min(length, snap_length_);
     std::memcpy(s.bytes, data, s.captured);
-    if (checksum_offset != 0 && s.captured >= checksum_offset + wire::kIpv4Length)
-        wire::fill_header_checksum(s.bytes + checksum_offset);
+    if (s.captured < left.checksum_offset + wire::kIpv4Length) left.checksum_offset = 0;
+    if (s.captured < length) left.icrc = false;
+    wire::write_left(s.bytes, length, left);
     return Offer::filled;
 }
 
@@ -81,7 +82,9 @@ unsigned TapPort::rx_burst(io::RxFrame* frames, unsigned max) {
     for (auto& place : rings_) {
         TapRing* const ring = place.load(std::memory_order_acquire);
         if (ring == nullptr) continue;
-        for (unsigned i = 0; i < n; ++i) ring->push(now, Direction::in, frames[i].data, frames[i].length);
+        for (unsigned i = 0; i < n; ++i)
+            ring->push(now, Direction::in, frames[i].data, frames[i].length,
+                       {.icrc = frames[i].icrc == wire::HeaderChecksum::absent});
     }
     return n;
 }
@@ -95,7 +98,7 @@ bool TapPort::tx_one(Nanos now, io::TxFrame& frame) {
     for (uint32_t r = 0; r < kMaxRings; ++r) {
         rings[r] = rings_[r].load(std::memory_order_acquire);
         if (rings[r] != nullptr)
-            offers[r] = rings[r]->fill(now, Direction::out, frame.data, frame.length, frame.checksum_offset, frame.sender);
+            offers[r] = rings[r]->fill(now, Direction::out, frame.data, frame.length, frame.left, frame.sender);
     }
     if (inner_.tx_burst(&frame, 1) != 1) return false;
     for (uint32_t r = 0; r < kMaxRings; ++r)

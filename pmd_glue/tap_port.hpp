@@ -34,15 +34,14 @@ public:
     /// Result of fill().
     enum class Offer : uint8_t { unwanted, full, filled };
     /// If the filter selects the frame, copies the frame into the next slot. settle() then makes the slot visible to the reader.
-    /// `checksum_offset` and `sender` are the fields of io::TxFrame. If the port will compute the IPv4 header checksum, writes
-    /// this checksum into the copy.
-    Offer fill(Nanos time, Direction direction, const uint8_t* data, uint32_t length, uint8_t checksum_offset = 0,
+    /// `left` and `sender` are the fields of io::TxFrame. Writes the checksums that were left to the port into the copy.
+    Offer fill(Nanos time, Direction direction, const uint8_t* data, uint32_t length, wire::LeftToPort left = {},
                uint32_t sender = 0);
     /// Completes fill(), whose result is `offer`. Makes a filled slot visible to the reader. Counts the frame as missed if the
     /// ring was full.
     void settle(Offer offer);
-    void push(Nanos time, Direction direction, const uint8_t* data, uint32_t length) {
-        settle(fill(time, direction, data, length));
+    void push(Nanos time, Direction direction, const uint8_t* data, uint32_t length, wire::LeftToPort left = {}) {
+        settle(fill(time, direction, data, length, left));
     }
     /// Returns the oldest slot, or nullptr if the ring is empty. The slot is valid until pop().
     const Slot* peek() const;

@@ -38,7 +38,7 @@ struct Config {
         uint64_t count = 0, spin_us = 0, max_sleep_us = 0, rx_burst = 0, tx_burst = 0, qp_quantum = 0, max_inflight = 0,
                  ack_every = 0, reorder_frames = 0, reorder_mb = 0;
         int64_t nice = 0;
-        std::string idle, cpus, repeat, loss_reports;
+        std::string idle, cpus, repeat, loss_reports, loopback_icrc;
     } engine;
     struct {
         std::string policy;
@@ -54,6 +54,7 @@ struct Config {
     struct {
         uint64_t seed = 0, delay_us = 0;
         double drop = 0, corrupt = 0, reorder = 0, duplicate = 0, ecn = 0;
+        bool any() const { return drop > 0 || corrupt > 0 || reorder > 0 || duplicate > 0 || ecn > 0 || delay_us > 0; }
     } fault;
     struct {
         std::string file, trace;

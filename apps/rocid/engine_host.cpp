@@ -159,7 +159,7 @@ EngineHost::Stack EngineHost::make_stack(uint32_t device, uint32_t engine) {
     }
     pmd::FaultSpec f = fault_spec(config_, device, engine);
     f.only_payload = s.udp != nullptr;
-    if (f.any()) {
+    if (config_.fault.any()) {
         s.fault = std::make_unique<pmd::FaultPort>(*s.top, f, clock_);
         s.top = s.fault.get();
     }
@@ -309,6 +309,7 @@ std::string EngineHost::status_json() const {
             const Stack& s = w.stacks[d];
             json port = {{"device", config_.devices[d].name}, {"engine", e}, {"kind", config_.devices[d].port}};
             port["checksum_offload"] = checksums_text(ports_.port(d).checksums);
+            port["icrc_in_frames"] = !ports_.port(d).checksums.icrc;
             if (const auto& steering = ports_.port(d).steering; steering != nullptr && e == 0) {
                 port["xdp"]["mode"] = steering->native() ? "native" : "generic";
                 for (size_t i = 0; i < std::size(pmd::kSteeringCounters); ++i)

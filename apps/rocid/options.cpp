@@ -100,6 +100,12 @@ constexpr Option kOptions[] = {
      "MiB per engine for kept packets. A queue pair may use at most a quarter of the free part for requests, and as much for "
      "responses. The memory is allocated when it is needed.",
      ROCI_COUNT(engine.reorder_mb)},
+    {"engine", "loopback_icrc", Kind::choice, "\"auto\"", 0, 0, "auto|always",
+     "auto: frames between loopback devices contain no ICRC, because they never leave rocid's memory, unless a fault of [fault] "
+     "is "
+     "configured. always: all frames contain an ICRC, which the receiver checks. Use always to measure what the transport costs "
+     "on a network. Captures always show the ICRC.",
+     ROCI_TEXT(engine.loopback_icrc)},
 
     {"congestion", "policy", Kind::choice, "\"auto\"", 0, 0, "auto|fixed|delay|dcqcn|adaptive",
      "Congestion control of reliable queue pairs. auto: fixed on loopback ports, adaptive on others. fixed: "

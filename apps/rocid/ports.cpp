@@ -298,6 +298,7 @@ void Ports::open_pair(const Config& config, size_t a) {
             if (pair->port_a() == ports_[b].id) ports_[a].id = pair->port_b();
         return;
     }
+    ports_[a].checksums.icrc = ports_[b].checksums.icrc = config.engine.loopback_icrc == "auto" && !config.fault.any();
     const auto queues = uint16_t(pools_.size());
     pairs_.push_back(std::make_unique<pmd::RingPair>(devices[a].name, devices[b].name, queues));
     ports_[a].id = pairs_.back()->port_a();

@@ -94,7 +94,7 @@ int Engine::Impl::send_other(const neighbour::Frame& f) {
     const uint32_t length = std::max(f.length, kShortest);
     std::memset(frame->data, 0, length);
     std::memcpy(frame->data, f.bytes.data(), f.length);
-    qp::commit_alone(ctx, f.port, frame->data, length, 0, 0);
+    qp::commit_alone(ctx, f.port, frame->data, length, {}, 0);
     counters.add(Counter::other_sent);
     return 0;
 }
@@ -113,7 +113,7 @@ int Engine::Impl::send_management(const io::GsiSend& m) {
     uint8_t* payload = wire::begin_frame(frame->data, m.path, h, io::kMadLength);
     std::memcpy(payload, m.mad.data(), io::kMadLength);
     const uint32_t bytes = wire::finish_frame(frame->data, m.path, payload, io::kMadLength);
-    qp::commit_alone(ctx, m.port, frame->data, bytes, m.path.checksum_offset, 1);
+    qp::commit_alone(ctx, m.port, frame->data, bytes, m.path.left, 1);
     counters.add(Counter::gsi_sent);
     return 0;
 }

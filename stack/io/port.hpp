@@ -6,7 +6,9 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 
+#include "wire/build.hpp"
 #include "wire/ip_checksum.hpp"
 
 namespace roci::io {
@@ -27,19 +29,12 @@ struct TxFrame {
     uint32_t capacity = 0;  ///< at least wire::kMaxFrame; with 63 more bytes, the engine aligns payloads to cache lines
     uint32_t length = 0;    ///< set by the engine before tx_burst
     void* cookie = nullptr;
-    /// Offset of the IPv4 header whose checksum the port fills in; the engine leaves that checksum zero. 0 if the port does not
-    /// fill in a checksum. Only ports that compute checksums get a nonzero offset.
-    uint8_t checksum_offset = 0;
-    uint32_t sender = 0;  ///< number of the QP that sends the frame; 0 for frames of no QP (ARP, neighbour discovery)
+    wire::LeftToPort left;  ///< checksums that the port writes if the frame needs them
+    uint32_t sender = 0;    ///< number of the QP that sends the frame; 0 for frames of no QP (ARP, neighbour discovery)
 };
 
-/// Fills in the checksum that the engine left to the port. Code that changes a frame, or hands the frame to a device itself, must
-/// call this function first.
-inline void complete(TxFrame& f) {
-    if (f.checksum_offset == 0) return;
-    wire::fill_header_checksum(f.data + f.checksum_offset);
-    f.checksum_offset = 0;
-}
+/// Writes the checksums that the engine left to the port (wire::write_left()).
+inline void complete(TxFrame& f) { wire::write_left(f.data, f.length, std::exchange(f.left, {})); }
 
 class Port {
 public:

@@ -77,8 +77,9 @@ struct Context {
 /// Passes a built frame to the outbox. Called for a frame that is not in the counters of a QP: a CNP, a loss report, or a frame
 /// of the conductor (rocid's control thread; engine/gsi.cpp). Adds the frame's bytes to the port's tx_octets at once. The bytes
 /// of all other frames are added at the end of the QP's turn (run_queue.hpp).
-inline void commit_alone(Context& ctx, uint32_t port, uint8_t* start, uint32_t bytes, uint8_t checksum_offset, uint32_t sender) {
-    ctx.outbox[port].commit(start, bytes, checksum_offset, sender);
+inline void commit_alone(Context& ctx, uint32_t port, uint8_t* start, uint32_t bytes, const wire::LeftToPort& left,
+                         uint32_t sender) {
+    ctx.outbox[port].commit(start, bytes, left, sender);
     bump(ctx.tallies[port].tx_octets, bytes);
 }
 

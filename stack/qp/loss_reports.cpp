@@ -41,7 +41,7 @@ bool transmit(Context& ctx, Qp& qp, const LossReport& report) {
     uint8_t* payload = wire::begin_frame(start, qp.path, h, LossReport::kBytes);
     wire::write_loss_report(payload, report);
     const uint32_t bytes = wire::finish_frame(start, qp.path, payload, LossReport::kBytes);
-    commit_alone(ctx, qp.spec.port, start, bytes, qp.path.checksum_offset, qp.spec.qpn.value);
+    commit_alone(ctx, qp.spec.port, start, bytes, qp.path.left, qp.spec.qpn.value);
     return true;
 }
 

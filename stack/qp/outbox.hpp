@@ -37,13 +37,13 @@ public:
         if (frame.capacity < wire::kMaxFrame + kLine - 1) return frame.data;
         return frame.data + (-(reinterpret_cast<uintptr_t>(frame.data) + headers) & (kLine - 1));
     }
-    /// Marks the frame that acquire() returned as built. The frame begins at `start`. io::TxFrame describes `checksum_offset`
-    /// and `sender`.
-    void commit(uint8_t* start, uint32_t length, uint8_t checksum_offset, uint32_t sender) {
+    /// Marks the frame that acquire() returned as built. The frame begins at `start`. io::TxFrame describes `left` and
+    /// `sender`.
+    void commit(uint8_t* start, uint32_t length, const wire::LeftToPort& left, uint32_t sender) {
         io::TxFrame& f = frames_[ready_++];
         f.data = start;
         f.length = length;
-        f.checksum_offset = checksum_offset;
+        f.left = left;
         f.sender = sender;
     }
 

@@ -134,7 +134,7 @@ void measure(const Context& ctx, Qp& qp, Psn psn) {
         const Step step = finish_slowly(ctx, qp, r, part, length, ack_request, *frame, b, bytes);
         if (step != Step::done) return step;
     }
-    ctx.out(qp).commit(b.start, bytes, b.path->checksum_offset, qp.spec.qpn.value);
+    ctx.out(qp).commit(b.start, bytes, b.path->left, qp.spec.qpn.value);
     bump(qp.counters.tx_packets);
     qp.counters.tx_bytes += bytes;
     if (again) [[unlikely]]

@@ -65,7 +65,7 @@ Sent send(Context& ctx, Qp& qp, wire::TransportHeaders& h, const Payload& what =
         const Sent result = finish_slowly(ctx, qp, what, start, payload, bytes);
         if (result != Sent::yes) return result;
     }
-    ctx.out(qp).commit(start, bytes, qp.path.checksum_offset, qp.spec.qpn.value);
+    ctx.out(qp).commit(start, bytes, qp.path.left, qp.spec.qpn.value);
     bump(qp.counters.tx_packets);
     qp.counters.tx_bytes += bytes;
     return Sent::yes;
@@ -192,7 +192,7 @@ bool send_headers(Context& ctx, uint32_t port, const wire::PathTemplate& path, c
     uint8_t* start = Outbox::place(*frame, wire::header_bytes(path, h.opcode));
     uint8_t* payload = wire::begin_frame(start, path, h, 0);
     const uint32_t bytes = wire::finish_frame(start, path, payload, 0);
-    commit_alone(ctx, port, start, bytes, path.checksum_offset, sender);
+    commit_alone(ctx, port, start, bytes, path.left, sender);
     return true;
 }
 

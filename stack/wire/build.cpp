@@ -50,7 +50,7 @@ inline void patch_lengths(uint8_t* l3, const PathTemplate& path, uint32_t datagr
     sum = (sum & 0xffff) + (sum >> 16);
     sum = (sum & 0xffff) + (sum >> 16);
     store_be<uint16_t>(l3 + 2, uint16_t(total));
-    store_be<uint16_t>(l3 + 10, path.checksum_offset != 0 ? uint16_t{0} : uint16_t(~sum));
+    store_be<uint16_t>(l3 + 10, path.left.checksum_offset != 0 ? uint16_t{0} : uint16_t(~sum));
 }
 
 inline void put_bth(uint8_t* bth, const TransportHeaders& h, uint32_t pad) {
@@ -127,7 +127,8 @@ PathTemplate make_path(const PathSpec& spec) {
     t.l3_offset = uint8_t(p - t.bytes);
     t.ipv6 ? put_ipv6(p, spec) : put_ipv4(p, spec);
     if (!t.ipv6) t.ipv4_partial_sum = sum16(p, kIpv4Length);
-    if (!t.ipv6 && spec.port_sums) t.checksum_offset = t.l3_offset;
+    if (!t.ipv6 && spec.port_sums) t.left.checksum_offset = t.l3_offset;
+    t.left.icrc = spec.port_icrc;
     p += t.ipv6 ? kIpv6Length : kIpv4Length;
     store_be<uint16_t>(p, spec.udp_source);
     store_be<uint16_t>(p + 2, kRoceUdpPort);
@@ -170,20 +171,38 @@ uint8_t* repeat_headers(uint8_t* frame, const RepeatedHeaders& kept, Psn psn, bo
 uint32_t finish_frame(uint8_t* frame, const PathTemplate& path, uint8_t* payload, uint32_t payload_length) {
     uint8_t* end = payload + payload_length;
     for (uint32_t pad = -payload_length & 3; pad != 0; --pad) *end++ = 0;
+    const auto length = uint32_t(end - frame) + kIcrcLength;
+    if (path.left.icrc) return length;
     const uint8_t* l3 = frame + path.l3_offset;
     const uint32_t crc = icrc(l3, uint32_t(end - l3), path.ipv6, path.ipv6 ? kIpv6Length : kIpv4Length);
     std::memcpy(end, &crc, sizeof crc);
-    return uint32_t(end - frame) + kIcrcLength;
+    return length;
+}
+
+void write_left(uint8_t* frame, uint32_t length, const LeftToPort& left) {
+    if (left.checksum_offset != 0) fill_header_checksum(frame + left.checksum_offset);
+    if (!left.icrc) return;
+    const bool tagged = load_be<uint16_t>(frame + 12) == kEtherVlan;
+    const uint8_t* l3 = frame + kEthLength + (tagged ? kVlanLength : 0);
+    const bool ipv6 = l3[0] >> 4 == 6;
+    uint8_t* end = frame + length - kIcrcLength;
+    const uint32_t crc = icrc(l3, uint32_t(end - l3), ipv6, ipv6 ? kIpv6Length : kIpv4Length);
+    std::memcpy(end, &crc, sizeof crc);
 }
 
 uint32_t finish_frame_from(uint8_t* frame, const PathTemplate& path, uint8_t* payload, const std::byte* from,
                            uint32_t payload_length) {
     uint8_t* l3 = frame + path.l3_offset;
+    uint8_t* end = payload + payload_length;
+    const auto total = uint32_t(end - frame) + kIcrcLength;
+    if (path.left.icrc) {
+        std::memcpy(payload, from, payload_length);
+        return total;
+    }
     const uint32_t crc =
         icrc_copying(l3, uint32_t(payload - l3), path.ipv6, reinterpret_cast<const uint8_t*>(from), payload_length);
-    uint8_t* end = payload + payload_length;
     std::memcpy(end, &crc, sizeof crc);
-    return uint32_t(end - frame) + kIcrcLength;
+    return total;
 }
 
 }  // namespace roci::wire

@@ -21,14 +21,24 @@ struct PathSpec {
     uint16_t udp_source = 0xc000;  ///< 0xc000..0xffff, one per flow (A17.4.6); 4791 on a port that is a UDP socket
     uint16_t vlan = 0;             ///< tag control information (802.1Q), 0 if untagged
     bool port_sums = false;        ///< the port computes the checksums of IPv4 headers
+    bool port_icrc = false;        ///< the port computes the ICRC, or the frames need none
 };
+
+/// The checksums that begin_frame() and finish_frame() leave to the port.
+struct LeftToPort {
+    uint8_t checksum_offset = 0;  ///< offset of the IPv4 header whose checksum is zero; 0: the frame needs no such checksum
+    bool icrc = false;            ///< the last four bytes of the frame are not written
+};
+/// Writes the checksums that were left to the port. Code that changes a frame, or hands the frame to a device that computes no
+/// checksums, must call this function first.
+void write_left(uint8_t* frame, uint32_t length, const LeftToPort& left);
 
 /// The headers before the BTH. begin_frame() copies these headers and writes the frame's lengths and IPv4 checksum.
 struct PathTemplate {
     uint8_t length = 0;  ///< 0 if there is no path
     uint8_t l3_offset = 0;
     bool ipv6 = false;
-    uint8_t checksum_offset = 0;    ///< l3_offset if the port computes the IPv4 header checksum (io::TxFrame), else 0
+    LeftToPort left;
     uint32_t ipv4_partial_sum = 0;  ///< sum of the IPv4 header's 16-bit words without the total length
     uint8_t bytes[kEthLength + kVlanLength + kIpv6Length + kUdpLength];
 };
@@ -74,14 +84,14 @@ void keep_headers(RepeatedHeaders& kept, const uint8_t* frame, const PathTemplat
 /// Like begin_frame(), but copies the stored headers. The payload must be as long as the payload of the stored packet.
 uint8_t* repeat_headers(uint8_t* frame, const RepeatedHeaders& kept, Psn psn, bool ack_request);
 
-/// Adds padding and the ICRC. Before the call, the payload must be at the address that begin_frame() returned. Returns the length
-/// of the frame.
+/// Adds padding and, unless LeftToPort::icrc is set, the ICRC. Before the call, the payload must be at the address that
+/// begin_frame() returned. Returns the length of the frame.
 uint32_t finish_frame(uint8_t* frame, const PathTemplate& path, uint8_t* payload, uint32_t payload_length);
 
 /// Returns true if finish_frame_from() supports a payload of `payload_length` bytes.
 constexpr bool copies_with_icrc(uint32_t payload_length) { return payload_length != 0 && payload_length % kCopyingStep == 0; }
 
-/// Like finish_frame(), but reads the payload at `from` and copies it in the same pass that computes the ICRC.
+/// Like finish_frame(), but reads the payload at `from` and copies it in the pass that computes the ICRC.
 uint32_t finish_frame_from(uint8_t* frame, const PathTemplate& path, uint8_t* payload, const std::byte* from,
                            uint32_t payload_length);
 

@@ -6,8 +6,9 @@
 
 namespace roci::wire {
 
-/// Result of the port's check of the IPv4 header checksum or of the ICRC of a received frame.
-enum class HeaderChecksum : uint8_t { unknown, right, wrong };
+/// Result of the port's check of the IPv4 header checksum or of the ICRC of a received frame. `absent` is a value for the ICRC
+/// only: the frame contains no ICRC, because the frame has never left the memory of this process.
+enum class HeaderChecksum : uint8_t { unknown, right, wrong, absent };
 
 /// Writes the checksum of an IPv4 header without options. Before the call, the checksum field must be zero.
 void fill_header_checksum(uint8_t* ip);

@@ -22,6 +22,8 @@ import page
 import reach
 import stages
 
+# The settings of rocid. Frames contain an ICRC, as on a network, so that the figures can be compared with floors and baseline.
+AS_ON_A_NETWORK = ["--set", "engine.loopback_icrc=always"]
 HERE = Path(__file__).resolve().parent
 TOP = HERE.parent.parent
 
@@ -269,7 +271,7 @@ NEED_ROCID = {"verbs", "control", "idle", "perftest", "ucx"}
 def start_rocid(run, folder):
     socket = f"{folder}/rocid.sock"
     pinned = ["--set", f"engine.cpus={run.engine_cpu[-1]}"] if run.engine_cpu else []
-    run.rocid = subprocess.Popen(run.engine_cpu[:3] + [str(run.build / "apps/rocid/rocid"), "--loopback", "--socket", socket, *pinned],
+    run.rocid = subprocess.Popen(run.engine_cpu[:3] + [str(run.build / "apps/rocid/rocid"), "--loopback", "--socket", socket, *AS_ON_A_NETWORK, *pinned],
                                  stdout=open(f"{folder}/log", "w"), stderr=subprocess.STDOUT)
     for _ in range(100):
         if Path(socket).exists():

@@ -66,6 +66,7 @@ Outcome resolve_path(State& state, uint32_t device, const abi::AhAttr& av, FlowE
     s.traffic_class = av.traffic_class != 0 ? av.traffic_class : own.traffic_class;
     if (own.vlan != 0) s.vlan = uint16_t((av.sl & 7u) << kPriorityShift | own.vlan);
     s.port_sums = own.port_sums;
+    s.port_icrc = own.port_icrc;
     s.hop_limit = av.hop_limit != 0 ? av.hop_limit : kDefaultHopLimit;
     s.flow_label = av.flow_label & kFlowLabelMask;
     s.udp_source = own.udp_source != 0 ? own.udp_source : udp_source_port(s.flow_label, ends);

@@ -42,7 +42,7 @@ OPERATIONS = [
 def take_capture(path, folder):
     """Runs the operations with a rocid that writes a capture to `path`."""
     config = pathlib.Path(folder) / 'capture.toml'
-    config.write_text(f'[capture]\nfile = "{path}"\n')
+    config.write_text(f'[engine]\nloopback_icrc = "always"\n[capture]\nfile = "{path}"\n')
     with lab.Rocid(config) as rocid:
         gids = {device: lab.gid_indexes(rocid, device) for device in ('roci0', 'roci1')}
         for pair in OPERATIONS:

@@ -103,7 +103,7 @@ unsigned SimPort::tx_alloc(io::TxFrame* frames, unsigned count) {
 
 unsigned SimPort::tx_burst(io::TxFrame* frames, unsigned count) {
     if (net_.rng_.chance(net_.ends_[endpoint_].faults.starve)) count = unsigned(net_.rng_.below(count + 1));
-    for (unsigned i = 0; net_.sums_ && i < count; ++i) complete(frames[i]);
+    for (unsigned i = 0; i < count; ++i) complete(frames[i]);
     for (unsigned i = 0; i < count; ++i) net_.transmit(endpoint_, frames[i].data, frames[i].length);
     tx_free(frames, count);
     return count;

@@ -146,7 +146,7 @@ public:
     /// Makes the ports report every ICRC as right, so that long measurements take less time. Only for tests that corrupt no
     /// frame.
     void trust_icrc(bool on) { trusted_ = on; }
-    /// Makes the ports compute and check IPv4 header checksums, as NICs do.
+    /// Makes the ports check IPv4 header checksums, as NICs do.
     void sum_headers(bool on) { sums_ = on; }
 
     /// Delivers a frame to endpoint `to`, without a sender and without faults.

@@ -89,6 +89,7 @@ Plan make_plan(Rng& rng, uint64_t seed) {
     Plan p;
     p.world.seed = seed;
     p.world.port_sums = seed % 2 != 0;
+    p.world.port_icrc = seed % 4 >= 2;
     p.world.users = 1 + uint32_t(seed % 3);
     p.world.commands_travel = seed / 12 % 2 == 0;
     p.world.best_burst = seed / 48 % 2 == 0 ? 64 : 1;

@@ -46,6 +46,7 @@ Host::Host(World& world, uint32_t number, const WorldOptions& o)
         devices_[d].vlan = o.vlan;
         devices_[d].traffic_class = o.traffic_class;
         devices_[d].port_sums = o.port_sums;
+        devices_[d].port_icrc = o.port_icrc;
         devices_[d].congestion = o.congestion;
         devices_[d].prefixes = {112, 64};  // 10.0.0.0/16, fd00::/64
         addresses_[d] = {devices_[d].mac, devices_[d].gids, devices_[d].mtu_bytes};

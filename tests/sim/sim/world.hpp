@@ -44,6 +44,7 @@ struct WorldOptions {
     uint8_t traffic_class = 0;                         ///< traffic class of every device
     cc::Policy congestion = cc::Policy::fixed_window;  ///< congestion control of every device
     bool port_sums = false;                            ///< the ports of the network compute and check IPv4 header checksums
+    bool port_icrc = false;                            ///< the ports of the network compute the ICRC
     /// Creates the port of an endpoint and an engine. This port replaces the port of the network (for benchmarks).
     std::function<io::Port*(uint32_t endpoint, uint32_t engine)> port;
     bool checks = true;  ///< the invariants of the engines are checked after every round

@@ -1,5 +1,5 @@
-// A port that computes IPv4 header checksums gets frames without these checksums. Code that takes such a frame before
-// the port (hairpin, faults, captures) must fill in the checksum.
+// A port that computes IPv4 header checksums gets frames without these checksums, and a loopback port gets frames without ICRC.
+// Code that takes such a frame before the port (hairpin, faults, captures) must fill in what its receiver needs.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -49,7 +49,7 @@ struct Unsummed : testing::Test {
         if (port.tx_alloc(&f, 1) != 1) return false;
         std::memcpy(f.data, bytes.data(), bytes.size());
         f.length = uint32_t(bytes.size());
-        f.checksum_offset = l3;
+        f.left.checksum_offset = l3;
         if (port.tx_burst(&f, 1) == 1) return true;
         port.tx_free(&f, 1);
         return false;
@@ -134,6 +134,85 @@ TEST_F(Unsummed, ADuplicateIsLeftToThePortToo) {
     FaultPort port(wire, {.duplicate = 1}, time);
     ASSERT_TRUE(send(port, without_checksum_to(kOtherLast)));
     EXPECT_EQ(wire.checksum_offsets, (std::vector<uint8_t>{14, 14}));
+}
+
+/// Frames without ICRC, as the engine builds them for a loopback port.
+struct WithoutIcrc : Unsummed {
+    static constexpr uint8_t kRcSendOnly = 0x04;
+    /// Returns a frame of 64 bytes of payload to `mac_last`.
+    static std::string build(uint8_t mac_last, bool whole) {
+        wire::PathSpec spec;
+        spec.source_mac = kOwn;
+        spec.dest_mac = {{0x02, 0, 0, 0, 0, mac_last}};
+        spec.source_gid.bytes[10] = spec.source_gid.bytes[11] = spec.dest_gid.bytes[10] = spec.dest_gid.bytes[11] = 0xff;
+        spec.traffic_class = 2;  // ECN-capable
+        spec.port_icrc = !whole;
+        const wire::PathTemplate path = wire::make_path(spec);
+        wire::TransportHeaders headers;
+        headers.opcode = kRcSendOnly;
+        std::string frame(wire::kMaxOverhead + 64, 'x');
+        auto* bytes = reinterpret_cast<uint8_t*>(frame.data());
+        uint8_t* payload = wire::begin_frame(bytes, path, headers, 64);
+        frame.resize(wire::finish_frame(bytes, path, payload, 64));
+        return frame;
+    }
+    static bool send(io::Port& port, const std::string& bytes) {
+        io::TxFrame f;
+        if (port.tx_alloc(&f, 1) != 1) return false;
+        std::memcpy(f.data, bytes.data(), bytes.size());
+        f.length = uint32_t(bytes.size());
+        f.left.icrc = true;
+        return port.tx_burst(&f, 1) == 1;
+    }
+    static std::string captured(const TapRing& ring) {
+        const TapRing::Slot& slot = *ring.peek();
+        return {reinterpret_cast<const char*>(slot.bytes), slot.captured};
+    }
+};
+
+TEST_F(WithoutIcrc, TheHairpinSaysSoAndComputesNone) {
+    HairpinPort port(wire, kOwn);
+    const std::string sent = build(kOwnLast, false);
+    ASSERT_TRUE(send(port, sent));
+    io::RxFrame f;
+    ASSERT_EQ(port.rx_burst(&f, 1), 1u);
+    EXPECT_EQ(f.icrc, HeaderChecksum::absent);
+    EXPECT_EQ(std::string(reinterpret_cast<const char*>(f.data), f.length), sent);
+    port.rx_free(&f, 1);
+    ASSERT_TRUE(offer(port, build(kOwnLast, true)));
+    ASSERT_EQ(port.rx_burst(&f, 1), 1u);
+    EXPECT_EQ(f.icrc, HeaderChecksum::unknown) << "a whole frame is checked";
+    port.rx_free(&f, 1);
+}
+
+TEST_F(WithoutIcrc, ACaptureShowsIt) {
+    TapPort port(wire, time);
+    TapRing whole("roci0", 0), cut("roci0", 0, {}, 60);
+    for (TapRing* r : {&whole, &cut}) ASSERT_TRUE(port.attach(*r));
+    ASSERT_TRUE(send(port, build(kOtherLast, false)));
+    EXPECT_EQ(wire.sent[0], build(kOtherLast, false)) << "only the copy is completed";
+    EXPECT_EQ(wire.without_icrc, 1u);
+    EXPECT_EQ(captured(whole), build(kOtherLast, true));
+    EXPECT_EQ(captured(cut), build(kOtherLast, true).substr(0, 60));
+    for (TapRing* r : {&whole, &cut}) r->pop();
+
+    wire.icrc = HeaderChecksum::absent;
+    wire.incoming.push_back(build(kOwnLast, false));
+    io::RxFrame f;
+    ASSERT_EQ(port.rx_burst(&f, 1), 1u);
+    EXPECT_EQ(captured(whole), build(kOwnLast, true));
+    EXPECT_EQ(f.icrc, HeaderChecksum::absent);
+    port.rx_free(&f, 1);
+    for (TapRing* r : {&whole, &cut}) port.detach(*r);
+}
+
+TEST_F(WithoutIcrc, AFaultIsFoundByTheReceiver) {
+    FaultPort port(wire, {.corrupt = 1}, time);
+    ASSERT_TRUE(send(port, build(kOtherLast, false)));
+    EXPECT_EQ(wire.without_icrc, 0u) << "otherwise the receiver would not check the frame";
+    wire::Packet p;
+    const auto* bytes = reinterpret_cast<const uint8_t*>(wire.sent[0].data());
+    EXPECT_NE(wire::parse(bytes, uint32_t(wire.sent[0].size()), p), wire::Verdict::ok);
 }
 
 }  // namespace

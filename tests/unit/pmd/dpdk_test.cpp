@@ -145,7 +145,7 @@ TEST_F(Dpdk, ChecksumsAreLeftToThePortAndItsWordIsTaken) {
             ASSERT_EQ(a.tx_alloc(&f, 1), 1u);
             std::memset(f.data, 0, 100);
             f.length = 100;
-            f.checksum_offset = checksum_offset;
+            f.left.checksum_offset = checksum_offset;
             mbuf_of(f.cookie).ol_flags |= flags;
             ASSERT_EQ(a.tx_burst(&f, 1), 1u);
         };
@@ -165,6 +165,13 @@ TEST_F(Dpdk, ChecksumsAreLeftToThePortAndItsWordIsTaken) {
             ASSERT_EQ(looks_itself.rx_burst(&got, 1), 1u);
             EXPECT_EQ(got.ip_checksum, HeaderChecksum::unknown) << "a port that was not asked";
             looks_itself.rx_free(&got, 1);
+        }
+        DpdkPort in_memory(pair.port_b(), 0, pool, nullptr, {.icrc = true});
+        for (auto* port : {&looks_itself, &in_memory}) {
+            send(0, 0);
+            ASSERT_EQ(port->rx_burst(&got, 1), 1u);
+            EXPECT_EQ(got.icrc, port == &in_memory ? HeaderChecksum::absent : HeaderChecksum::unknown);
+            port->rx_free(&got, 1);
         }
         for (const uint8_t l3 : {uint8_t{14}, uint8_t{18}}) {
             send(0, l3);

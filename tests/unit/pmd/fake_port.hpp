@@ -33,7 +33,7 @@ public:
         for (; n < max && !incoming.empty(); ++n) {
             Buffer* b = fresh(rx_out_);
             std::memcpy(b->bytes, incoming.front().data(), incoming.front().size());
-            frames[n] = {b->bytes, uint32_t(incoming.front().size()), b};
+            frames[n] = {b->bytes, uint32_t(incoming.front().size()), b, wire::HeaderChecksum::unknown, icrc};
             incoming.pop_front();
         }
         return n;
@@ -53,7 +53,8 @@ public:
         unsigned n = 0;
         for (; n < count && (accept_limit < 0 || int(n) < accept_limit); ++n) {
             sent.emplace_back(reinterpret_cast<const char*>(frames[n].data), frames[n].length);
-            checksum_offsets.push_back(frames[n].checksum_offset);
+            checksum_offsets.push_back(frames[n].left.checksum_offset);
+            without_icrc += frames[n].left.icrc;
             forget(tx_out_, frames[n].cookie);
         }
         return n;
@@ -68,7 +69,9 @@ public:
 
     std::deque<std::string> incoming;
     std::vector<std::string> sent;
-    std::vector<uint8_t> checksum_offsets;  ///< one offset per frame of `sent`
+    std::vector<uint8_t> checksum_offsets;                      ///< one offset per frame of `sent`
+    uint32_t without_icrc = 0;                                  ///< number of frames of `sent` without an ICRC
+    wire::HeaderChecksum icrc = wire::HeaderChecksum::unknown;  ///< RxFrame::icrc of all frames of `incoming`
     size_t pool = 100000;
     int accept_limit = -1;  ///< maximum number of frames that a tx_burst accepts; -1: no limit
 

@@ -169,14 +169,47 @@ TEST(Build, AChecksumThatIsLeftToThePortIsZeroAndAllElseIsAsEver) {
             const Frame whole = test::build_frame(spec, test::sample_headers(0x04), nullptr, 0);
             spec.port_sums = true;
             const PathTemplate path = make_path(spec);
-            EXPECT_EQ(path.checksum_offset, ipv6 ? 0u : Offsets(ipv6, tagged).l3);
+            EXPECT_EQ(path.left.checksum_offset, ipv6 ? 0u : Offsets(ipv6, tagged).l3);
             Frame f = test::build_frame(spec, test::sample_headers(0x04), nullptr, 0);
             if (!ipv6) {
-                EXPECT_EQ(load_be<uint16_t>(&f[path.checksum_offset + 10]), 0u);
-                fill_header_checksum(&f[path.checksum_offset]);
+                EXPECT_EQ(load_be<uint16_t>(&f[path.left.checksum_offset + 10]), 0u);
+                fill_header_checksum(&f[path.left.checksum_offset]);
             }
             EXPECT_EQ(f, whole);
         }
+}
+
+/// A frame without ICRC differs from the whole frame only in its last four bytes, which nobody has written. write_left() writes
+/// both checksums.
+TEST(Build, AnIcrcThatIsLeftToThePortIsNotWritten) {
+    const std::vector<uint8_t> payload = test::sample_payload(4096);
+    for (const bool ipv6 : {false, true})
+        for (const bool tagged : {false, true})
+            for (const uint32_t length : {0u, 1u, 255u, 256u, 4095u, 4096u}) {
+                PathSpec spec = test::sample_path(ipv6, tagged);
+                const TransportHeaders headers = test::sample_headers(0x0a);
+                const Frame whole = test::build_frame(spec, headers, payload.data(), length);
+                spec.port_sums = tagged;
+                spec.port_icrc = true;
+                const PathTemplate path = make_path(spec);
+                Frame gathered = test::build_frame(spec, headers, payload.data(), length);
+                Frame copied(gathered.size(), 0xee);
+                uint8_t* at = begin_frame(copied.data(), path, headers, length);
+                const auto* from = reinterpret_cast<const std::byte*>(payload.data());
+                if (copies_with_icrc(length)) {
+                    ASSERT_EQ(finish_frame_from(copied.data(), path, at, from, length), whole.size());
+                    EXPECT_EQ(copied, gathered);
+                }
+                ASSERT_EQ(gathered.size(), whole.size());
+                EXPECT_EQ(load_be<uint32_t>(&gathered[whole.size() - kIcrcLength]), 0xeeeeeeeeu) << length;
+                Packet p;
+                EXPECT_EQ(
+                    parse(gathered.data(), uint32_t(gathered.size()), p, true, HeaderChecksum::right, HeaderChecksum::absent),
+                    Verdict::ok);
+                EXPECT_FALSE(p.unchecked);
+                write_left(gathered.data(), uint32_t(gathered.size()), path.left);
+                EXPECT_EQ(gathered, whole) << length;
+            }
 }
 
 TEST(Build, OverlongFieldsAreCutToTheirWidth) {
