@@ -8,6 +8,7 @@
 #include <rte_mempool.h>
 
 #include <algorithm>
+#include <cassert>
 #include <cstring>
 
 #include "eal.hpp"
@@ -157,6 +158,7 @@ unsigned DpdkPort::tx_burst(io::TxFrame* frames, unsigned count) {
             mbufs[i]->data_off = uint16_t(f.data - static_cast<const uint8_t*>(mbufs[i]->buf_addr));
             mbufs[i]->data_len = uint16_t(f.length);
             mbufs[i]->pkt_len = f.length;
+            assert(!f.left.icrc || icrc_ == wire::HeaderChecksum::absent);  // no frame leaves this process without an ICRC
             if (f.left.checksum_offset != 0) leave_checksum(*mbufs[i], f.left.checksum_offset);
         }
         const unsigned n = rte_eth_tx_burst(port_, queue_, mbufs, uint16_t(burst));

@@ -38,11 +38,11 @@ private:
     rte_mempool* pool_ = nullptr;
 };
 
-/// Checksums that the engine leaves to the port. `received`: the port checks the IPv4 header checksum of received frames. `sent`:
-/// the port computes the IPv4 header checksum of sent frames. `icrc`: the frames contain no ICRC, because they never leave the
-/// memory of this process.
+/// The checksums that the engine does not compute or check. `received`: the port checks the IPv4 header checksum of received
+/// frames. `sent`: the port computes the IPv4 header checksum of sent frames. `no_icrc`: the frames contain no ICRC, because they
+/// never leave the memory of this process.
 struct ChecksumOffload {
-    bool received = false, sent = false, icrc = false;
+    bool received = false, sent = false, no_icrc = false;
     bool operator==(const ChecksumOffload&) const = default;
 };
 
@@ -62,7 +62,7 @@ public:
         : port_(port),
           queue_(queue),
           checks_headers_(checksums.received),
-          icrc_(checksums.icrc ? wire::HeaderChecksum::absent : wire::HeaderChecksum::unknown),
+          icrc_(checksums.no_icrc ? wire::HeaderChecksum::absent : wire::HeaderChecksum::unknown),
           lends_(lends),
           pool_(pool),
           up_(up) {}

@@ -38,9 +38,13 @@ TapRing::Offer TapRing::fill(Nanos time, Direction direction, const uint8_t* dat
     s.direction = direction;
     s.length = length;
     s.captured = std::min(length, snap_length_);
+    if (left.icrc && s.captured < length) {
+        // The place of the ICRC contains bytes of an earlier frame, perhaps of another user.
+        s.captured = std::min(s.captured, length - wire::kIcrcLength);
+        left.icrc = false;
+    }
     std::memcpy(s.bytes, data, s.captured);
     if (s.captured < left.checksum_offset + wire::kIpv4Length) left.checksum_offset = 0;
-    if (s.captured < length) left.icrc = false;
     wire::write_left(s.bytes, length, left);
     return Offer::filled;
 }

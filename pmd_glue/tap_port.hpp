@@ -34,7 +34,8 @@ public:
     /// Result of fill().
     enum class Offer : uint8_t { unwanted, full, filled };
     /// If the filter selects the frame, copies the frame into the next slot. settle() then makes the slot visible to the reader.
-    /// `left` and `sender` are the fields of io::TxFrame. Writes the checksums that were left to the port into the copy.
+    /// `left` and `sender` are the fields of io::TxFrame. Writes the checksums that were left to the port into the copy. A copy
+    /// that is cut contains no part of such an ICRC.
     Offer fill(Nanos time, Direction direction, const uint8_t* data, uint32_t length, wire::LeftToPort left = {},
                uint32_t sender = 0);
     /// Completes fill(), whose result is `offer`. Makes a filled slot visible to the reader. Counts the frame as missed if the

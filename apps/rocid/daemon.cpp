@@ -120,7 +120,7 @@ host::DeviceConfig device_of(const DeviceSection& d, const OpenPort& port) {
     out.vlan = uint16_t(d.vlan);
     out.traffic_class = uint8_t(d.traffic_class);
     out.port_sums = port.checksums.sent;
-    out.port_icrc = port.checksums.icrc;
+    out.port_icrc = port.checksums.no_icrc;
     if (d.port != "loopback") out.resolver = follows_kernel(d, port) ? host::Resolver::kernel : host::Resolver::own;
     if (!port.udp.empty()) {
         out.resolver = host::Resolver::socket;

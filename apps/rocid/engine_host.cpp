@@ -309,7 +309,7 @@ std::string EngineHost::status_json() const {
             const Stack& s = w.stacks[d];
             json port = {{"device", config_.devices[d].name}, {"engine", e}, {"kind", config_.devices[d].port}};
             port["checksum_offload"] = checksums_text(ports_.port(d).checksums);
-            port["icrc_in_frames"] = !ports_.port(d).checksums.icrc;
+            port["icrc_in_frames"] = !ports_.port(d).checksums.no_icrc;
             if (const auto& steering = ports_.port(d).steering; steering != nullptr && e == 0) {
                 port["xdp"]["mode"] = steering->native() ? "native" : "generic";
                 for (size_t i = 0; i < std::size(pmd::kSteeringCounters); ++i)

@@ -293,12 +293,14 @@ void Ports::open_pair(const Config& config, size_t a) {
     const auto b = size_t(peer - devices.begin());
     ports_[a].mac = parse_mac(devices[a].mac).value();
     ports_[a].path_mtu = uint32_t(devices[a].mtu);
+    // Frames of a loopback never leave this process. With faults they need an ICRC, because the receiver must detect a corrupt
+    // frame.
+    ports_[a].checksums.no_icrc = config.engine.loopback_icrc == "auto" && !config.fault.any();
     if (b < a) {  // open_pair() of the peer has created this port, too
         for (const auto& pair : pairs_)
             if (pair->port_a() == ports_[b].id) ports_[a].id = pair->port_b();
         return;
     }
-    ports_[a].checksums.icrc = ports_[b].checksums.icrc = config.engine.loopback_icrc == "auto" && !config.fault.any();
     const auto queues = uint16_t(pools_.size());
     pairs_.push_back(std::make_unique<pmd::RingPair>(devices[a].name, devices[b].name, queues));
     ports_[a].id = pairs_.back()->port_a();

@@ -39,7 +39,7 @@ struct OpenPort {
     /// Current state of the link, for the engines.
     std::unique_ptr<std::atomic<bool>> carrier = std::make_unique<std::atomic<bool>>(true);
     std::vector<int> signals;        ///< by queue: readable when frames wait; empty: no frame wakes a sleeping engine
-    pmd::ChecksumOffload checksums;  ///< checksums that the port computes or checks
+    pmd::ChecksumOffload checksums;  ///< checksums that the engines leave out
     bool armed_by_sleeper = false;   ///< `signals` are interrupts that DpdkPort::before_sleep() enables
     std::vector<std::unique_ptr<pmd::MbufPool>> pools;  ///< by engine, if the port has PortKind::own_frames
     std::vector<std::unique_ptr<pmd::UdpSockets>> udp;  ///< by engine, for a UDP port, which has no DPDK port
@@ -61,7 +61,7 @@ struct LinkState {
     uint32_t path_mtu = 0;
 };
 
-/// Returns the checksums that the port computes or checks, for example "received and sent".
+/// Returns for which frames the port computes or checks the IPv4 header checksum, for example "received and sent".
 std::string_view checksums_text(const pmd::ChecksumOffload& checksums);
 
 class Ports {

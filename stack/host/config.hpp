@@ -43,7 +43,7 @@ struct DeviceConfig {
     uint16_t vlan = 0;                   ///< VLAN of all frames that the device sends and accepts; 0: untagged
     uint8_t traffic_class = 0;           ///< traffic class of a path if the program sets no traffic class
     bool port_sums = false;              ///< the port computes the checksums of IPv4 headers
-    bool port_icrc = false;              ///< the port computes the ICRC, or the frames need none
+    bool port_icrc = false;              ///< see wire::PathSpec
     uint16_t udp_source = 0;             ///< UDP source port of all frames of the device; 0: one source port per flow
     cc::Policy congestion = cc::Policy::fixed_window;
 };

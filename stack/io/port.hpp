@@ -29,12 +29,14 @@ struct TxFrame {
     uint32_t capacity = 0;  ///< at least wire::kMaxFrame; with 63 more bytes, the engine aligns payloads to cache lines
     uint32_t length = 0;    ///< set by the engine before tx_burst
     void* cookie = nullptr;
-    wire::LeftToPort left;  ///< checksums that the port writes if the frame needs them
+    wire::LeftToPort left;  ///< checksums that the engine has not written
     uint32_t sender = 0;    ///< number of the QP that sends the frame; 0 for frames of no QP (ARP, neighbour discovery)
 };
 
 /// Writes the checksums that the engine left to the port (wire::write_left()).
-inline void complete(TxFrame& f) { wire::write_left(f.data, f.length, std::exchange(f.left, {})); }
+inline void complete(TxFrame& f) {
+    if (f.left.any()) wire::write_left(f.data, f.length, std::exchange(f.left, {}));
+}
 
 class Port {
 public:

@@ -168,15 +168,34 @@ uint8_t* repeat_headers(uint8_t* frame, const RepeatedHeaders& kept, Psn psn, bo
     return frame + kept.length;
 }
 
+namespace {
+
+void put_icrc(const uint8_t* l3, uint8_t* end, bool ipv6) {
+    const uint32_t crc = icrc(l3, uint32_t(end - l3), ipv6, ipv6 ? kIpv6Length : kIpv4Length);
+    std::memcpy(end, &crc, sizeof crc);
+}
+
+}  // namespace
+
 uint32_t finish_frame(uint8_t* frame, const PathTemplate& path, uint8_t* payload, uint32_t payload_length) {
     uint8_t* end = payload + payload_length;
     for (uint32_t pad = -payload_length & 3; pad != 0; --pad) *end++ = 0;
-    const auto length = uint32_t(end - frame) + kIcrcLength;
-    if (path.left.icrc) return length;
-    const uint8_t* l3 = frame + path.l3_offset;
-    const uint32_t crc = icrc(l3, uint32_t(end - l3), path.ipv6, path.ipv6 ? kIpv6Length : kIpv4Length);
-    std::memcpy(end, &crc, sizeof crc);
-    return length;
+    if (!path.left.icrc) put_icrc(frame + path.l3_offset, end, path.ipv6);
+    return uint32_t(end - frame) + kIcrcLength;
+}
+
+uint32_t finish_frame_from(uint8_t* frame, const PathTemplate& path, uint8_t* payload, const std::byte* from,
+                           uint32_t payload_length) {
+    uint8_t* end = payload + payload_length;
+    if (path.left.icrc) {
+        std::memcpy(payload, from, payload_length);
+    } else {
+        uint8_t* l3 = frame + path.l3_offset;
+        const auto* bytes = reinterpret_cast<const uint8_t*>(from);
+        const uint32_t crc = icrc_copying(l3, uint32_t(payload - l3), path.ipv6, bytes, payload_length);
+        std::memcpy(end, &crc, sizeof crc);
+    }
+    return uint32_t(end - frame) + kIcrcLength;
 }
 
 void write_left(uint8_t* frame, uint32_t length, const LeftToPort& left) {
@@ -184,25 +203,7 @@ void write_left(uint8_t* frame, uint32_t length, const LeftToPort& left) {
     if (!left.icrc) return;
     const bool tagged = load_be<uint16_t>(frame + 12) == kEtherVlan;
     const uint8_t* l3 = frame + kEthLength + (tagged ? kVlanLength : 0);
-    const bool ipv6 = l3[0] >> 4 == 6;
-    uint8_t* end = frame + length - kIcrcLength;
-    const uint32_t crc = icrc(l3, uint32_t(end - l3), ipv6, ipv6 ? kIpv6Length : kIpv4Length);
-    std::memcpy(end, &crc, sizeof crc);
-}
-
-uint32_t finish_frame_from(uint8_t* frame, const PathTemplate& path, uint8_t* payload, const std::byte* from,
-                           uint32_t payload_length) {
-    uint8_t* l3 = frame + path.l3_offset;
-    uint8_t* end = payload + payload_length;
-    const auto total = uint32_t(end - frame) + kIcrcLength;
-    if (path.left.icrc) {
-        std::memcpy(payload, from, payload_length);
-        return total;
-    }
-    const uint32_t crc =
-        icrc_copying(l3, uint32_t(payload - l3), path.ipv6, reinterpret_cast<const uint8_t*>(from), payload_length);
-    std::memcpy(end, &crc, sizeof crc);
-    return total;
+    put_icrc(l3, frame + length - kIcrcLength, l3[0] >> 4 == 6);
 }
 
 }  // namespace roci::wire

@@ -21,15 +21,16 @@ struct PathSpec {
     uint16_t udp_source = 0xc000;  ///< 0xc000..0xffff, one per flow (A17.4.6); 4791 on a port that is a UDP socket
     uint16_t vlan = 0;             ///< tag control information (802.1Q), 0 if untagged
     bool port_sums = false;        ///< the port computes the checksums of IPv4 headers
-    bool port_icrc = false;        ///< the port computes the ICRC, or the frames need none
+    bool port_icrc = false;        ///< the engine computes no ICRC: the port does (simulator), or no frame needs one (loopback)
 };
 
 /// The checksums that begin_frame() and finish_frame() leave to the port.
 struct LeftToPort {
-    uint8_t checksum_offset = 0;  ///< offset of the IPv4 header whose checksum is zero; 0: the frame needs no such checksum
+    uint8_t checksum_offset = 0;  ///< offset of the IPv4 header whose checksum is zero; 0: no such checksum is left
     bool icrc = false;            ///< the last four bytes of the frame are not written
+    bool any() const { return checksum_offset != 0 || icrc; }
 };
-/// Writes the checksums that were left to the port. Code that changes a frame, or hands the frame to a device that computes no
+/// Writes the checksums that were left to the port. Code that changes a frame, or hands the frame to a receiver that needs these
 /// checksums, must call this function first.
 void write_left(uint8_t* frame, uint32_t length, const LeftToPort& left);
 

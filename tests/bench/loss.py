@@ -27,7 +27,8 @@ MODES = {
 }
 DROPS = (0, 0.0001, 0.001, 0.01, 0.03, 0.05)
 PORT = 18997
-# Also without loss, the frames pass rocid's fault injection, which takes 1 to 3 % of the time. This probability loses no frame in practice.
+# Also without loss, the frames pass rocid's fault injection, which takes 1 to 3 % of the time, and contain an ICRC (engine.loopback_icrc). This
+# probability loses no frame in practice.
 ALMOST_NEVER = 1e-12
 
 

@@ -10,6 +10,7 @@ import time
 
 import ephemeral
 import lab
+import pairs
 
 
 def engines_on_ordinary_pages():
@@ -164,6 +165,53 @@ def by_each_icrc_kernel():
             raise lab.Failure(f'ROCI_CRC={wanted}, {runs} runs:\n{log}')
 
 
+LOOPBACK = """[[device]]
+name = "roci{}"
+port = "loopback"
+peer = "roci{}"
+mac = "02:52:4f:43:49:0{}"
+addresses = ["10.77.0.{}/24"]
+"""
+# The loopback devices are not adjacent, and the device between them cannot be opened.
+APART = LOOPBACK.format(0, 1, 0, 1) + """[[device]]
+name = "roci2"
+port = "af_packet"
+interface = "none0"
+""" + LOOPBACK.format(1, 0, 1, 2) + """[[device]]
+name = "roci3"
+port = "udp"
+interface = "lo"
+addresses = ["127.77.0.9/8"]
+"""
+# {what: (configuration, devices whose frames have an ICRC)}
+ICRCS = {
+    'by default': ('', set()),
+    'a fault': ('[fault]\ndrop = 1e-12\n', {'roci0', 'roci1'}),
+    'always': ('[engine]\nloopback_icrc = "always"\n', {'roci0', 'roci1'}),
+    'its own peer': (LOOPBACK.format(0, 0, 0, 1), set()),
+    'devices of other kinds': (APART, {'roci3'}),
+}
+
+
+def icrcs_in_frames():
+    """Frames between loopback devices have no ICRC, unless a fault or loopback_icrc is configured. Sender and receiver
+    must agree, whatever the order of the devices is, and frames of other devices must have an ICRC."""
+    for what, (text, expected) in ICRCS.items():
+        with tempfile.TemporaryDirectory(prefix='roci-starts-') as folder:
+            config = pathlib.Path(folder) / 'rocid.toml'
+            config.write_text(text)
+            with lab.Rocid(config) as rocid:
+                ports = {port['device']: port['icrc_in_frames'] for port in rocid.status()['host']['ports']}
+                if {device for device, whole in ports.items() if whole} != expected:
+                    raise lab.Failure(f'{what}: icrc_in_frames is {ports}:\n{rocid.log()}')
+                path = ('roci0', 'roci1' if 'roci1' in ports else 'roci0')
+                gids = {device: lab.gid_indexes(rocid, device) for device in path}
+                pairs.run_pair(rocid, pairs.Pair('ib_send_bw', '-s 65536 -n 200', path=path), gids, quick=False)
+                verdicts = rocid.status()['host']['engines'][0]['frames_by_verdict']
+                if verdicts['bad_icrc'] != 0:
+                    raise lab.Failure(f'{what}: frames were refused: {verdicts}')
+
+
 def warning_and_error():
     """ROCI_CRC names no ICRC kernel. rocid warns if it serves. If it cannot start, it prints the error only."""
     with tempfile.TemporaryDirectory(prefix='roci-starts-') as folder:
@@ -218,6 +266,7 @@ CASES = {
     'start: two at once on one socket': two_at_once,
     'start: beside a virtio_user server that waits for its peer': beside_one_that_waits,
     'start: by each ICRC kernel': by_each_icrc_kernel,
+    'start: which devices have an ICRC in their frames': icrcs_in_frames,
     'start: many engines on ordinary pages': engines_on_ordinary_pages,
     'start: warning and error': warning_and_error,
     'start: nice value of an engine': lambda: nice_values(may_decrease_nice()),

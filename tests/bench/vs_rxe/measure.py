@@ -169,7 +169,7 @@ class Measurement:
             if not self.options.list:
                 for n, link in links:
                     self.bench.guest.must(f'tc {n} qdisc replace dev {link} root netem limit 10000 loss {percent}%')
-                self.bench.rocid('lossy', f'--loopback --set fault.drop={percent / 100}')
+                self.bench.rocid('lossy', f'--loopback --set fault.drop={percent / 100 or 1e-12}')
                 loop.find_gids(self.bench)
             row = Row('ib_write_bw 64 KiB', 'ib_write_bw', '-m 4096', 65536, first=40)
             got = self.row(f'3 loss {percent} %', row, [*(ends[k] for k in ('rxe', 'roci udp', 'roci af_packet') if k in ends), loop, ends['tcp']])

@@ -166,7 +166,7 @@ TEST_F(Dpdk, ChecksumsAreLeftToThePortAndItsWordIsTaken) {
             EXPECT_EQ(got.ip_checksum, HeaderChecksum::unknown) << "a port that was not asked";
             looks_itself.rx_free(&got, 1);
         }
-        DpdkPort in_memory(pair.port_b(), 0, pool, nullptr, {.icrc = true});
+        DpdkPort in_memory(pair.port_b(), 0, pool, nullptr, {.no_icrc = true});
         for (auto* port : {&looks_itself, &in_memory}) {
             send(0, 0);
             ASSERT_EQ(port->rx_burst(&got, 1), 1u);
