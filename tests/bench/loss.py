@@ -2,12 +2,14 @@
 """Measures the share of bandwidth that perftest's bandwidth programs keep if frames are lost, over rocid's loopback.
 
     tests/bench/loss.py [--build DIR] [--seconds N] [--rounds N] [--only write send read] [--mode reports selective back-n adaptive] [--drops P ...]
+                        [--json FILE]
 
 rocid itself drops frames at random, in each direction (section [fault] of its configuration). Each row is one QP with 64 KiB per
 message at MTU 4096. The shares of a row are relative to the run without loss in the same round. With --rounds N, each figure is the
 median of N rounds. Prints a table in Markdown.
 """
 import argparse
+import json
 import os
 import re
 import statistics
@@ -53,11 +55,9 @@ def gigabits(rocid, program, seconds):
 
 
 def share(figures, whole):
-    """Returns the median of the shares of the rounds as text. The two runs of a round are close in time, so a CPU whose speed changes
-    has little effect on their share."""
-    if None in figures or None in whole:
-        return "error"
-    return f"{100 * statistics.median(f / w for f, w in zip(figures, whole)):.1f} %"
+    """Returns the median of the shares of the rounds, or None if a run failed. The two runs of a round are close in time, so a CPU whose
+    speed changes has little effect on their share."""
+    return None if None in figures or None in whole else statistics.median(f / w for f, w in zip(figures, whole))
 
 
 def measure(args, mode):
@@ -80,19 +80,24 @@ def main():
     parser.add_argument("--only", nargs="+", choices=list(PROGRAMS), default=list(PROGRAMS))
     parser.add_argument("--mode", nargs="+", choices=list(MODES), default=["reports", "selective", "back-n"])
     parser.add_argument("--drops", nargs="+", type=float, default=DROPS, help="shares of the frames that rocid drops; the first share must be 0")
+    parser.add_argument("--json", type=Path, help="file for the shares (loss_chart.py draws them)")
     args = parser.parse_args()
     print(f"{len(os.sched_getaffinity(0))} CPUs, three busy threads (one engine, two programs), loopback, 64 KiB per message, MTU 4096, "
           f"{args.seconds} s per run, median of {args.rounds}\n")
     print("| program | loss treated by | Gb/s without loss | " + " | ".join(f"{100 * d:g} %" for d in args.drops[1:]) + " |")
     print("| --- | --- | ---: |" + " ---: |" * (len(args.drops) - 1), flush=True)
-    broken = False
+    broken, rows = False, []
     for mode in args.mode:
         figures = measure(args, mode)
         for name in args.only:
             runs = [figures[name, drop] for drop in args.drops]
             broken |= any(None in r for r in runs)
+            shares = [share(r, runs[0]) for r in runs]
+            rows.append({"program": PROGRAMS[name], "mode": mode, "shares": list(zip(args.drops, shares))})
             print(f"| {PROGRAMS[name]} | {mode} | {'error' if None in runs[0] else f'{statistics.median(runs[0]):.1f}'} | "
-                  + " | ".join(share(r, runs[0]) for r in runs[1:]) + " |", flush=True)
+                  + " | ".join("error" if s is None else f"{100 * s:.1f} %" for s in shares[1:]) + " |", flush=True)
+    if args.json:
+        args.json.write_text(json.dumps({"rows": rows}, indent=1) + "\n")
     return 1 if broken else 0
 
 
