@@ -96,6 +96,7 @@ struct Rig {
         o.hosts = 1;
         o.devices = 2;
         o.engines = engines;
+        o.engine.loss_reports = true;  // the default of rocid
         o.limits = {.max_sessions = 8, .max_qps = 65536, .max_keys = 65536, .max_ahs = 16};
         static pmd::HugeChunks chunks;  // huge pages, as in rocid
         o.chunks = &chunks;
