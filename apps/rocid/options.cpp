@@ -101,10 +101,9 @@ constexpr Option kOptions[] = {
      "responses. The memory is allocated when it is needed.",
      ROCI_COUNT(engine.reorder_mb)},
     {"engine", "loopback_icrc", Kind::choice, "\"auto\"", 0, 0, "auto|always",
-     "auto: frames between loopback devices contain no ICRC, because they never leave rocid's memory, unless a fault of [fault] "
-     "is "
-     "configured. always: all frames contain an ICRC, which the receiver checks. Use always to measure what the transport costs "
-     "on a network. Captures always show the ICRC.",
+     "auto: frames between loopback devices contain no ICRC, because they never leave rocid's memory. With a fault of [fault] "
+     "they contain one. always: all frames contain an ICRC, which the receiver checks. Use always to measure what the "
+     "transport costs on a network. Captures always show the ICRC.",
      ROCI_TEXT(engine.loopback_icrc)},
 
     {"congestion", "policy", Kind::choice, "\"auto\"", 0, 0, "auto|fixed|delay|dcqcn|adaptive",

@@ -61,7 +61,7 @@ struct LinkState {
     uint32_t path_mtu = 0;
 };
 
-/// Returns for which frames the port computes or checks the IPv4 header checksum, for example "received and sent".
+/// Returns the frames whose IPv4 header checksum the port computes or checks, for example "received and sent".
 std::string_view checksums_text(const pmd::ChecksumOffload& checksums);
 
 class Ports {

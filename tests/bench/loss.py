@@ -64,7 +64,7 @@ def measure(args, mode):
     """Returns the figures of all runs by program and share of lost frames."""
     figures = {(name, drop): [] for name in args.only for drop in args.drops}
     for done in range(args.rounds):
-        first = done % len(args.drops)  # a run is often slower than the run before it, so each loss is the first in some rounds
+        first = done % len(args.drops)  # the first run of a round was often the fastest, so each loss is the first in some rounds
         for drop in [*args.drops[first:], *args.drops[:first]]:
             with Rocid(args.build.resolve(), [*MODES[mode], f"fault.drop={drop or ALMOST_NEVER}"]) as rocid:
                 for name in args.only:

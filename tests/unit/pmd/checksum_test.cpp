@@ -46,14 +46,7 @@ struct Unsummed : testing::Test {
     FakeTime time;
 
     static bool send(io::Port& port, const std::string& bytes, uint8_t l3 = wire::kEthLength) {
-        io::TxFrame f;
-        if (port.tx_alloc(&f, 1) != 1) return false;
-        std::memcpy(f.data, bytes.data(), bytes.size());
-        f.length = uint32_t(bytes.size());
-        f.left.checksum_offset = l3;
-        if (port.tx_burst(&f, 1) == 1) return true;
-        port.tx_free(&f, 1);
-        return false;
+        return offer(port, bytes, {.checksum_offset = l3});
     }
     /// Returns the frame that the hairpin has sent back.
     static std::string receive(io::Port& port, HeaderChecksum& known) {
@@ -157,14 +150,7 @@ struct WithoutIcrc : Unsummed {
         frame.resize(wire::finish_frame(bytes, path, payload, 64));
         return frame;
     }
-    static bool send(io::Port& port, const std::string& bytes) {
-        io::TxFrame f;
-        if (port.tx_alloc(&f, 1) != 1) return false;
-        std::memcpy(f.data, bytes.data(), bytes.size());
-        f.length = uint32_t(bytes.size());
-        f.left.icrc = true;
-        return port.tx_burst(&f, 1) == 1;
-    }
+    static bool send(io::Port& port, const std::string& bytes) { return offer(port, bytes, {.icrc = true}); }
     static std::string captured(const TapRing& ring) {
         const TapRing::Slot& slot = *ring.peek();
         return {reinterpret_cast<const char*>(slot.bytes), slot.captured};

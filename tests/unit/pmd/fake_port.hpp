@@ -101,11 +101,12 @@ inline uint32_t number_of(const std::string& f) {
     return n;
 }
 /// Allocates, fills and sends one frame. If the port refuses the frame, frees the frame and returns false.
-inline bool offer(io::Port& port, const std::string& bytes) {
+inline bool offer(io::Port& port, const std::string& bytes, const wire::LeftToPort& left = {}) {
     io::TxFrame f;
     if (port.tx_alloc(&f, 1) != 1) return false;
     std::memcpy(f.data, bytes.data(), bytes.size());
     f.length = uint32_t(bytes.size());
+    f.left = left;
     if (port.tx_burst(&f, 1) == 1) return true;
     port.tx_free(&f, 1);
     return false;
